@@ -1,6 +1,7 @@
 """Layer-wise inference as DGL's examples do it: every layer over all nodes, in batches of one-hop blocks.
 
-The blocks are sampled anew in every layer, inside the timed region.
+The examples sample the blocks, of all in-edges, anew in every layer; here they are sampled once, before the timed
+region, as those of other engines are cut.
 """
 
 from collections.abc import Iterator
@@ -24,13 +25,13 @@ class DglLayerwise(LayerwiseInferrer):
     trainer: DglTrainer
 
     def cut(self, batches: list[Nodes]) -> None:
-        """Build the graph to sample the blocks from, once for all passes."""
+        """Build the graph and sample the blocks of all batches, once for all passes."""
         self.trainer.sample_from_graph([-1])
-        self.batches = batches
+        self.sampled_blocks: list[NodeBlock] = []
+        for rows, (inputs, _, (block,)) in zip(batches, self.trainer.sample_blocks(batches), strict=True):
+            structure = DglStructure([self.trainer.whole.hop(block)] * self.trainer.spec.layers)
+            self.sampled_blocks.append(NodeBlock(slice_of(rows), inputs, structure))
 
     def blocks(self) -> Iterator[NodeBlock]:
-        """Sample the blocks of all batches, in their order."""
-        samples = self.trainer.sample_blocks(self.batches)
-        for rows, (inputs, _, (block,)) in zip(self.batches, samples, strict=True):
-            hop = self.trainer.whole.hop(block)
-            yield NodeBlock(slice_of(rows), inputs, DglStructure([hop] * self.trainer.spec.layers))
+        """The blocks of all batches, in their order."""
+        return iter(self.sampled_blocks)

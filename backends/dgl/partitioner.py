@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from backends.base.partitioner import GraphPartitioner
 from backends.contract import Clock, Nodes, PartitionTask, Unsupported, WrittenParts
@@ -26,6 +27,22 @@ def _metis_surroundings() -> Iterator[None]:
     """Drop what DGL prints; work in the temporary folder, as METIS writes files and a killed call leaves them."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.chdir(tempfile.gettempdir()):
         yield
+
+
+@contextlib.contextmanager
+def _metis_on(graph: Any) -> Iterator[None]:
+    """Let ``partition_graph`` assign the nodes by METIS on another graph than the one that it writes."""
+    module = dgl.distributed.partition
+    assignment = module.metis_partition_assignment
+
+    def of_graph(_: Any, *arguments: Any, **options: Any) -> Any:
+        return assignment(graph, *arguments, **options)
+
+    module.metis_partition_assignment = of_graph
+    try:
+        yield
+    finally:
+        module.metis_partition_assignment = assignment
 
 
 class DglPartitioner(GraphPartitioner):
@@ -64,32 +81,56 @@ class DglDispatcher:
         self.config: Any = config
 
     def prepare(self, graph: Graph, task: PartitionTask, clock: Clock) -> None:
-        """Build DGL's graph with its attributes, phase ``structure``; raises Unsupported as ``DglPartitioner``."""
+        """Build DGL's graph with its attributes, phase ``structure``, where METIS needs it one without parallel edges.
+
+        Raises Unsupported for loads that DGL does not balance, and for a graph without edges.
+        """
         self.balance = balance_of(graph, task)
+        if not graph.csr.nnz:
+            raise Unsupported(f"backend dgl writes no parts of {graph.name}, which has no edges: set backend=distpart")
         torch.set_num_threads(task.threads)
         dgl.utils.set_num_threads(task.threads)
         self.graph, self.task = graph, task
         with clock.phase("structure"):
             self.edges = in_edges_of(graph.csr, wide=True).formats(["coo", "csc", "csr"])
+            metis = self.config.part_method == "metis" and task.parts > 1
+            # as for ``DglPartitioner``; any other graph is assigned as DGL does it
+            self.simple = dgl.to_simple(self.edges) if metis and self.edges.is_multigraph else None
             for name, array in node_attributes(graph, slice(0, graph.nodes)).items():
                 dense = array.dense() if isinstance(array, SparseFeatures) else np.array(array)
                 self.edges.ndata[name] = torch.from_numpy(dense)
+            for name, column in edge_attributes(graph).items():
+                self.edges.edata[name] = torch.from_numpy(np.array(column))
 
     def dispatch(self, folder: Path, clock: Clock) -> None:
-        """Run ``partition_graph``, phase ``partition_graph``; what it prints is dropped."""
+        """Run ``partition_graph``, phase ``partition_graph``; what it prints is dropped.
+
+        Raises Unsupported for a part without nodes or edges, which DGL does not write.
+        """
         self.folder = folder
+        metis = contextlib.nullcontext() if self.simple is None else _metis_on(self.simple)
+        with clock.phase("partition_graph"), _metis_surroundings(), metis:
+            try:
+                self.nodes, self.edge_positions = self._partitioned(folder)
+            except LookupError as error:  # it takes the first and last node and edge of each part
+                raise Unsupported(
+                    f"backend dgl writes no part without nodes or edges, and of {self.task.parts} parts of "
+                    f"{self.graph.name} one has none: lower scenario.parts"
+                ) from error
+
+    def _partitioned(self, folder: Path) -> Any:
+        """Assign and write; the original ids of nodes, and positions of edges, by new id."""
         objective = "vol" if self.task.objective == "volume" else "cut"
-        with clock.phase("partition_graph"), _metis_surroundings():
-            self.nodes, self.edge_positions = dgl.distributed.partition_graph(
-                self.edges,
-                "graph",
-                self.task.parts,
-                str(folder.resolve()),
-                part_method=self.config.part_method,
-                objtype=objective,
-                return_mapping=True,
-                **self.balance,
-            )
+        return dgl.distributed.partition_graph(
+            self.edges,
+            "graph",
+            self.task.parts,
+            str(folder.resolve()),
+            part_method=self.config.part_method,
+            objtype=objective,
+            return_mapping=True,
+            **self.balance,
+        )
 
     def written(self) -> WrittenParts:
         """The JSON and the maps that DGL returned; its edge ids are positions in the matrix."""
@@ -102,6 +143,16 @@ class DglDispatcher:
 
     def close(self) -> None:
         """Nothing runs between the calls."""
+
+
+def edge_attributes(graph: Graph) -> dict[str, NDArray[Any]]:
+    """Weights, types and features of the edges, in the order of the matrix, where the graph has them.
+
+    Types are numbers of relations in a graph with a schema, and no attribute there.
+    """
+    types = None if graph.schema is not None else graph.edge_types
+    arrays = {"weight": graph.edge_weights, "type": types, "feat": graph.edge_features}
+    return {name: array for name, array in arrays.items() if array is not None}
 
 
 def balance_of(graph: Graph, task: PartitionTask) -> dict[str, Any]:

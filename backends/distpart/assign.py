@@ -44,7 +44,10 @@ class _ShownPhases:
 
 @dataclass(frozen=True)
 class AssignOptions:
-    """``method`` and what it is to reach; edges beyond ``memory`` bytes lie in files of ``workspace``, 0: no bound."""
+    """``method`` and what it is to reach; edges beyond ``memory`` bytes lie in files of ``workspace``, 0: no bound.
+
+    ``cycles`` are of ``multilevel``, ``passes`` of ``fennel`` and ``ldg``.
+    """
 
     parts: int
     method: str = "multilevel"
@@ -55,6 +58,8 @@ class AssignOptions:
     strict: bool = False
     memory: int = 0
     workspace: Path | None = None
+    cycles: int = 1
+    passes: int = 1
 
     def __post_init__(self) -> None:
         """Raise ValueError for values that are not allowed."""
@@ -65,13 +70,15 @@ class AssignOptions:
         if min(self.parts, self.threads) < 1 or not 1 <= self.imbalance < np.inf:
             values = f"parts={self.parts}, threads={self.threads} and imbalance={self.imbalance}"
             raise ValueError(f"{values} must be at least 1")
+        if min(self.cycles, self.passes) < 1:
+            raise ValueError(f"cycles={self.cycles} and passes={self.passes} must be at least 1")
 
 
 def assign(graph: TypedGraph, weights: NDArray[np.int64], options: AssignOptions, progress: Progress = silent) -> Parts:
     """Return the part of each node, int32 by homogeneous id; ``weights`` [nodes, constraints] are balanced.
 
-    Raises GraphError for more parts than nodes, for weights below zero or too large to be summed, and with ``strict``
-    for a bound that was not reached.
+    Raises GraphError for more parts than nodes, for weights below zero or too large to be summed, for several loads
+    and ``metis``, and with ``strict`` for a bound that was not reached.
     """
     if options.parts > max(1, graph.total_nodes):
         raise GraphError(
@@ -87,9 +94,14 @@ def assign(graph: TypedGraph, weights: NDArray[np.int64], options: AssignOptions
             )
     if options.parts == 1:
         return np.zeros(graph.total_nodes, dtype=np.int32)
+    loads = weights.any(axis=0)  # a type without nodes is none
+    if options.method == "metis" and (several := int(loads.sum())) > 1:
+        raise GraphError(
+            f"method 'metis' balances one load, not {several} (one for each type or class of nodes, one more for the "
+            f"edges of each): choose another of {', '.join(OWN)}"
+        )
     objective = OBJECTIVES[options.objective]
     task = PartitionTask(options.parts, weights, options.imbalance, objective, options.seed, options.threads)
-    loads = weights.any(axis=0)  # a type without nodes is none
     loaded = replace(task, weights=weights[:, loads]) if loads.any() and not loads.all() else task
     parts = _assigned(graph, loaded, options, _ShownPhases(progress))
     if options.strict:
@@ -103,7 +115,8 @@ def _assigned(graph: TypedGraph, task: PartitionTask, options: AssignOptions, sh
         words = hash_ids(options.seed, "random partition", np.arange(graph.total_nodes))
         return (words % np.uint64(options.parts)).astype(np.int32)
     is_metis = options.method == "metis"
-    config = config_class("partitioners")(tool="metis") if is_metis else config_class("distpart")(method=options.method)
+    of_ours = {"method": options.method, "cycles": options.cycles, "passes": options.passes}
+    config = config_class("partitioners")(tool="metis") if is_metis else config_class("distpart")(**of_ours)
     engine: Any = runtime(config, "partition")
     engine.task = task
 

@@ -27,7 +27,7 @@ from backends.distpart.files.columns import mapped
 from backends.distpart.open_files import allow_most
 from backends.distpart.partition_graph import write_partition
 from backends.distpart.restore import restore
-from backends.distpart.typed_graph import GraphError, TypedGraph, typed_graph
+from backends.distpart.typed_graph import GraphError, TypedGraph, check_names, typed_graph
 from backends.distpart.uug_stream import NAME as STREAM
 from backends.distpart.uug_stream import uug_stream
 from backends.distpart.verify import verify
@@ -186,7 +186,9 @@ def _add_dispatch(options: argparse.ArgumentParser, *, named: bool = True) -> No
 
 
 def _workspace(parsed: Any) -> AbstractContextManager[Path | str]:
-    """A folder beside the output, on its disk; the system's for commands that read no graph or write nothing."""
+    """A folder beside what is written, on its disk; the system's for commands that write nothing, or spool nothing."""
+    if parsed.run is _dglpart and not parsed.tool:
+        return workspace(parsed.output.resolve() / f".{parsed.name}.workspace")
     if not hasattr(parsed, "graph") or not hasattr(parsed, "output"):
         return tempfile.TemporaryDirectory(prefix="distpart-")
     output = parsed.output.resolve()
@@ -204,7 +206,7 @@ def _graph_of(parsed: Any) -> Iterator[TypedGraph]:
         return
     options = {key: _value(value) for key, value in map(_key_and_value, parsed.option)}
     if parsed.graph == STREAM:
-        yield uug_stream(options)
+        yield uug_stream(options, getattr(parsed, "threads", None))
     else:
         folder, _ = prepare_graph(_Choice(parsed.graph, options), _Choice("none", {}), default_cache())
         yield typed_graph(Graph.load(folder))
@@ -295,6 +297,7 @@ def _chunk(parsed: Any) -> None:
 def _assign(parsed: Any) -> None:
     refuse_existing(parsed.output)
     with _graph_of(parsed) as graph, step_progress() as progress:
+        check_names(graph)
         parts = assign(graph, _weights(graph, parsed), _assign_options(parsed, parsed.parts), progress)
         write_assignment(graph, parts, parsed.parts, parsed.method, parsed.output)
     sizes = np.bincount(parts, minlength=parsed.parts)

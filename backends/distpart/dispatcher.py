@@ -20,7 +20,7 @@ from datasets.graph import Graph
 from datasets.partition.dgl_format import read_tensors
 
 _NAME = "graph"
-_MEMORY = 2 << 30  # of a dispatch, unless the config bounds it
+_UNBOUNDED = 1 << 62  # bytes of memory: no machine has them
 
 
 class DistDispatcher:
@@ -38,16 +38,12 @@ class DistDispatcher:
 
     def dispatch(self, folder: Path, clock: Clock) -> None:
         """Assign all nodes and write all parts."""
-        task, memory = self.task, int(self.config.memory * 2**30)
-        options = AssignOptions(
-            task.parts, self.config.method, task.imbalance, task.objective, task.seed, task.threads, memory=memory
-        )
+        task, (assigning, writing) = self.task, options_of(self.config, self.task)
         with clock.phase("assign"):
-            parts = assign(self.stored, task.weights, options)
+            parts = assign(self.stored, task.weights, assigning)
         with clock.phase("write"):
             self.numbering = Numbering.of(self.stored, parts, task.parts)
-            written = DispatchOptions(memory or _MEMORY, task.threads, method=self.config.method)
-            self.config_path = DispatchJob(self.stored, self.numbering, folder, _NAME, written).run()
+            self.config_path = DispatchJob(self.stored, self.numbering, folder, _NAME, writing).run()
 
     def written(self) -> WrittenParts:
         """The JSON and the maps of its parts, as ids of the graph."""
@@ -67,6 +63,23 @@ class DistDispatcher:
 
     def close(self) -> None:
         """Nothing runs between the calls."""
+
+
+def options_of(config: Any, task: PartitionTask) -> tuple[AssignOptions, DispatchOptions]:
+    """Options of the assignment and of the writing by those of a cell, whose memory is in GiB, 0 without a bound."""
+    memory = int(config.memory * 2**30)
+    assigning = AssignOptions(
+        task.parts,
+        config.method,
+        task.imbalance,
+        task.objective,
+        task.seed,
+        task.threads,
+        memory=memory,
+        cycles=config.cycles,
+        passes=config.passes,
+    )
+    return assigning, DispatchOptions(memory or _UNBOUNDED, task.threads, method=config.method)
 
 
 def _edge_ids(graph: Graph, relation: int) -> NDArray[np.int64]:

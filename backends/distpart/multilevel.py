@@ -50,6 +50,11 @@ class Multilevel:
         assert parts is not None
         return parts
 
+    def heaviest_cluster(self, smallest: int) -> Weights:
+        """Loads of a cluster, so small that those of a graph of ``smallest`` nodes can be spread over the parts."""
+        # Python's integers: bounds of all parts together may exceed 64 bits
+        return np.array([max(int(bound) * self.count // smallest, 1) for bound in self.bounds], dtype=np.int64)
+
     def _coarsened(
         self, graph: UndirectedGraph, parts: Parts | None, cycle: int, known: Parts | None
     ) -> tuple[list[UndirectedGraph], list[Parts]]:
@@ -59,8 +64,7 @@ class Multilevel:
         again, as looking for clusters there takes longer than all else.
         """
         graphs, labels, smallest = [graph], list[Parts](), max(COARSEST, NODES_PER_PART * self.count)
-        # so small that the clusters of the smallest graph can still be spread over the parts
-        heaviest = np.maximum(self.bounds * self.count // smallest, 1)
+        heaviest = self.heaviest_cluster(smallest)
         while graphs[-1].nodes > SMALL_ENOUGH * smallest:
             fine, key = graphs[-1], stream(self.seed, f"cluster {cycle} {len(labels)}")
             if known is not None and parts is not None and not labels:

@@ -50,9 +50,16 @@ def partition_graph(
         raise ValueError(f"graph_formats={graph_formats!r} is not allowed: files are in coo, which DGL converts itself")
     graph, folder = typed_graph(g) if isinstance(g, Graph) else g, Path(out_path)
     options = AssignOptions(num_parts, part_method, objective=objtype)
-    weights = constraints(graph, node_types=balance_ntypes, edges=balance_edges)
     dispatch = DispatchOptions(hops=num_hops, method=part_method)
-    write_partition(graph, graph_name, folder, weights, options, dispatch, num_trainers_per_machine)
+    write_partition(
+        graph,
+        graph_name,
+        folder,
+        constraints(graph, node_types=balance_ntypes, edges=balance_edges),
+        options,
+        dispatch,
+        num_trainers_per_machine,
+    )
     return original_ids_of(graph, folder, num_parts) if return_mapping else None
 
 
@@ -75,7 +82,8 @@ def write_partition(
         raise ValueError(f"trainers per machine are {trainers}: at least 1 is needed")
     refuse_at_once(graph, folder, name, dispatch)
     parts = assign(graph, weights, replace(options, parts=options.parts * trainers), progress)
-    numbering = Numbering.of(graph, parts // trainers, options.parts)
+    del weights  # the forecast of the dispatch does not count them
+    numbering = Numbering.of(graph, parts // trainers if trainers > 1 else parts, options.parts)
     with tempfile.TemporaryDirectory(dir=options.workspace) as spool:
         if trainers > 1:
             graph = _with_trainers(graph, parts, Path(spool))

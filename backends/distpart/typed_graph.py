@@ -176,6 +176,17 @@ class TypedGraph:
                 yield relation, start, min(start + length, count)
 
 
+def check_names(graph: TypedGraph) -> None:
+    """Raise GraphError for a type or an attribute with a slash in its name: DGL splits ``type/attribute`` there."""
+    tables: tuple[Mapping[Any, Attributes], ...] = (graph.node_data, graph.edge_data)
+    attributes = [name for table in tables for arrays in table.values() for name in arrays]
+    for name in (*graph.schema.node_types, *map(str, graph.schema.relations), *attributes):
+        if "/" in name:
+            raise GraphError(
+                f"{name!r} has a slash, at which DGL splits names of types and attributes: rename the type or attribute"
+            )
+
+
 def typed_graph(graph: Graph) -> TypedGraph:
     """A graph of the harness with its attributes under DGL's usual names.
 

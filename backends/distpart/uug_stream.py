@@ -37,10 +37,10 @@ class UugEdges:
     starts: Ids
 
     @classmethod
-    def of(cls, options: UugOptions) -> "UugEdges":
+    def of(cls, options: UugOptions, threads: int) -> "UugEdges":
         """Generate all edges once to count them, in pieces of bounded size."""
         options = replace(options, partitions=min(options.nodes, _PIECES * pieces_of(options)))
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        with ThreadPoolExecutor(threads) as pool:
             counts = list(pool.map(lambda index: len(_in_edges(options, index)[0]), range(options.partitions)))
         return cls(options, np.cumsum([0, *counts]))
 
@@ -125,14 +125,17 @@ class _EdgeColumn(_Column):
         return features
 
 
-def uug_stream(options: dict[str, Any]) -> TypedGraph:
+def uug_stream(options: dict[str, Any], threads: int | None = None) -> TypedGraph:
     """The graph of data set ``uug`` with these options, with memory for some pieces of its edges.
 
-    Raises ValueError for options that ``uug`` does not have.
+    Edges are counted by ``threads``, all cores unless that is a number. Raises ValueError for options that ``uug`` does
+    not have, and for less than one thread.
     """
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads={threads} must be at least 1")
     uug = options_from(UugOptions, NAME, options)
     kind, relation = HOMOGENEOUS.node_types[0], HOMOGENEOUS.relations[0]
-    edges = UugEdges.of(uug)
+    edges = UugEdges.of(uug, threads or len(os.sched_getaffinity(0)))
     of_nodes = {name: _NodeColumn(edges.options, name) for name in ("feat", "label", *MASKS)}
     of_edges = {"feat": _EdgeColumn(edges)} if uug.edge_features else {}
     return TypedGraph("uug", HOMOGENEOUS, {kind: uug.nodes}, {relation: edges}, {kind: of_nodes}, {relation: of_edges})

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.distpart.dispatch.job import EDGE_MAP, NODE_MAP
-from backends.distpart.dispatch.metadata import part_folder
+from backends.distpart.dispatch.metadata import check_counts, part_folder
 from backends.distpart.dispatch.part import EDGE_FEATURES, GRAPH, NODE_FEATURES, ORIGINAL_EDGES, ORIGINAL_NODES
 from backends.distpart.files.columns import mapped
 from backends.distpart.partition_graph import TRAINER
@@ -35,9 +35,7 @@ def verify(graph: TypedGraph, config: Path) -> dict[str, int]:
     for name, count in (("num_nodes", graph.total_nodes), ("num_edges", graph.total_edges)):
         if facts[name] != count:
             raise GraphError(f"{config} says {name}={facts[name]}, the graph has {count}")
-    for name in ("num_parts", "halo_hops"):
-        if type(facts.get(name, 1)) is not int or facts.get(name, 1) < 1:
-            raise GraphError(f"{config} says {name}={facts[name]}: a whole number from 1 on is needed")
+    check_counts(config, facts)
     check = _Check(graph, config, facts)
     halo = sum(check.part(part) for part in range(facts["num_parts"]))
     check.all_edges()
@@ -61,8 +59,9 @@ class _Check:
                 self._require(set(tables[part]) == set(map(str, kinds)), part, "types of original ids")
         self.node_ends = self._ends("node_map", schema.node_types, self.nodes)
         self.edge_ends = self._ends("edge_map", schema.relations, self.edges)
-        self.new_ids = np.full(self.graph.total_nodes, -1, dtype=np.int64)
-        self.edge_rows = dict[Relation, list[NDArray[np.int64]]]()
+        total_nodes = self.graph.total_nodes
+        self.new_ids = np.full(total_nodes, -1, dtype=np.int64)
+        self.edge_rows, self.id_counts = dict[Relation, list[NDArray[np.int64]]](), dict[Relation, int]()
         next_node, self.last_trainer = 0, -1
         for part in parts:
             for kind in schema.node_types:
@@ -74,7 +73,7 @@ class _Check:
                 next_node += len(ids)
         if (self.new_ids < 0).any():
             raise GraphError(f"node {int(np.argmin(self.new_ids))} is in no part")
-        if not np.array_equal(self._map(NODE_MAP), self._owners(self.node_ends, self.new_ids)):
+        if not np.array_equal(self._map(NODE_MAP, total_nodes), self._owners(self.node_ends, self.new_ids)):
             raise GraphError(f"{NODE_MAP} does not say the parts of the nodes")
 
     @cached_property
@@ -105,10 +104,9 @@ class _Check:
                 ends[part, number] = last = end
         return ends
 
-    def _map(self, name: str) -> NDArray[Any]:
-        """The part of each node or edge, mapped."""
+    def _map(self, name: str, count: int) -> NDArray[Any]:
+        """The part of each of ``count`` nodes, or ids of edges, mapped."""
         parts = mapped(self.config.parent / name, name)
-        count = self.graph.total_nodes if name == NODE_MAP else self.graph.total_edges
         if parts.shape != (count,):
             raise GraphError(f"{name} has {len(parts)} rows, the graph {count}")
         return parts
@@ -211,10 +209,10 @@ class _Check:
 
     def all_edges(self) -> None:
         """Check that each edge is in the part of its destination, once, with its own ends."""
-        edge_parts = self._map(EDGE_MAP)
-        before, offset = [0] * len(self.graphs), 0
-        for relation in self.graph.schema.relations:
-            rows = self._rows(relation)
+        rows_of = {relation: self._rows(relation) for relation in self.graph.schema.relations}
+        edge_parts = self._map(EDGE_MAP, sum(self.id_counts.values()))
+        before, first_id = [0] * len(self.graphs), 0
+        for relation, rows in rows_of.items():
             orders = [None if (np.diff(ids) > 0).all() else np.argsort(ids, kind="stable") for ids in rows]
             rows = [ids if order is None else ids[order] for ids, order in zip(rows, orders, strict=True)]
             count = self.graph.edges[relation].count
@@ -225,17 +223,18 @@ class _Check:
                 for part, stored in enumerate(self.graphs):
                     low, high = np.searchsorted(rows[part], (start, stop))
                     here, order = rows[part][low:high] - start, orders[part]
-                    places = before[part] + (np.arange(low, high) if order is None else order[low:high])
+                    own = np.arange(low, high) if order is None else order[low:high]
+                    places = before[part] + own
                     ends = stored.ndata["_ID"][np.stack([stored.sources[places], stored.destinations[places]])]
                     self._require(np.array_equal(ends, expected[:, here]), part, f"ends of edges of {relation}")
                     np.add.at(seen, here, 1)
-                    owners = np.asarray(edge_parts[offset + start + here])
+                    owners = np.asarray(edge_parts[first_id + self.edges[part][str(relation)][own]])
                     self._require((owners == part).all(), part, f"edges of {relation} in {EDGE_MAP}")
                 if (seen != 1).any():
                     row = int(np.flatnonzero(seen != 1)[0])
                     raise GraphError(f"edge {start + row} of {relation} is in {seen[row]} parts: one was needed")
             before = [first + len(ids) for first, ids in zip(before, rows, strict=True)]
-            offset += count
+            first_id += self.id_counts[relation]
 
     def _rows(self, relation: Relation) -> list[NDArray[np.int64]]:
         """Rows of a relation's edges in each part, in the order of their new ids; they are looked up once."""
@@ -247,6 +246,7 @@ class _Check:
         """Rows of the relation that have the original ids of each part."""
         rows = np.arange(self.graph.edges[relation].count)
         ids = self.graph.edges[relation].original_ids(rows)
+        self.id_counts[relation] = max(len(ids), int(ids.max(initial=-1)) + 1)
         order = None if ids is rows else np.argsort(ids, kind="stable")
         ordered = ids if order is None else ids[order]
         for part, tables in enumerate(self.edges):

@@ -86,6 +86,8 @@ class PygConfig(BackendConfig):
             return "backend pyg samples and cuts batches on the CPU: on a GPU set training.batch_size=null"
         if self.variant == "compile" and scenario == "infer" and self.infer == "layerwise":
             return "backend pyg compiles whole passes only: set backend.infer=full or backend.variant=best"
+        if self.workers and scenario == "sample":
+            return "backend pyg has no loader processes in scenario sample: set backend.workers=0"
         if self.workers and self.batches_by == "khop" and scenario == "train" and not full_batch:
             return "backend pyg has no loader processes where khop makes the batches: set backend.workers=0"
         if self.variant in ("compile", "torch_sparse") and scenario == "train" and not full_batch:

@@ -1,22 +1,24 @@
 """The whole dispatch: map over pieces of edges, reduce over parts, resumed where it was cut short."""
 
 import shutil
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from backends.distpart.dispatch.buckets import EdgeBuckets, pieces_of, write_bucket
+from backends.distpart.dispatch.edge_map import write_edge_map
 from backends.distpart.dispatch.forecast import Forecast, refuse_what_does_not_fit
 from backends.distpart.dispatch.metadata import check_name, part_folder, write_metadata
 from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.dispatch.part import PartOptions, PartWriter
 from backends.distpart.dispatch.plan import WORK, begin, refuse_foreign_folder
 from backends.distpart.dispatch.steps import DispatchStep, run_in_threads, run_on_ray
-from backends.distpart.typed_graph import GraphError, TypedGraph
+from backends.distpart.typed_graph import GraphError, TypedGraph, check_names
 from backends.folder_lock import locked
 from backends.parallel import ray_cluster
-from datasets.array_files import save_array, save_pieces
+from datasets.array_files import save_array
 from datasets.files import atomic_file
 from datasets.partition.dgl_format import FormatError, check_type
 from datasets.tables.out_of_core import Progress, silent
@@ -61,6 +63,7 @@ def _checked(graph: TypedGraph, folder: Path, name: str, options: DispatchOption
         shutil.rmtree(folder / WORK, ignore_errors=True)  # of a call that was killed after its last step
         raise ValueError(f"{done} exists: choose another folder, or delete this one")
     refuse_foreign_folder(folder)
+    check_names(graph)
     for attribute, array in graph.attributes():
         try:
             check_type(np.dtype(array.dtype))
@@ -70,7 +73,18 @@ def _checked(graph: TypedGraph, folder: Path, name: str, options: DispatchOption
     refuse_what_does_not_fit(forecast, folder, options.memory)
     if options.run_on == "ray":
         ray_cluster.require("run_on=ray", "run_on=local")
+        _refuse_long_path(options.address)
     return forecast
+
+
+def _refuse_long_path(address: str | None) -> None:
+    """Raise ValueError where Ray is to be started and its sockets' path would be too long."""
+    folder = tempfile.gettempdir()
+    if address is None and len(folder) > ray_cluster.LONGEST_FOLDER:
+        raise ValueError(
+            f"{folder} is too long a path for Ray's sockets: set TMPDIR to one of at most {ray_cluster.LONGEST_FOLDER} "
+            "characters, or name a running cluster (--address)"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +114,7 @@ class DispatchJob:
         work = begin(self.folder, self.graph, self.numbering, options)
         try:
             return self._write(forecast, work)
-        except ValueError:  # parts of a wrong graph are of no use to a later call
+        except GraphError:  # parts of a wrong graph are of no use to a later call; those of any other error are
             for part in range(self.numbering.count):
                 shutil.rmtree(self.folder / part_folder(part), ignore_errors=True)
             for name in (NODE_MAP, EDGE_MAP):
@@ -132,7 +146,7 @@ class DispatchJob:
         with atomic_file(self.folder / NODE_MAP) as temporary:
             save_array(temporary, numbering.parts.astype(numbering.part_dtype))
         with atomic_file(self.folder / EDGE_MAP) as temporary:
-            save_pieces(temporary, np.dtype(numbering.part_dtype), (self.graph.total_edges,), buckets.owners())
+            write_edge_map(temporary, self.graph, buckets, np.dtype(numbering.part_dtype))
 
     def _run_step(self, step: DispatchStep, threads: int) -> None:
         if self.options.run_on == "ray":

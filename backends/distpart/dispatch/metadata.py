@@ -23,6 +23,13 @@ def check_name(name: str) -> str:
     return name
 
 
+def check_counts(config: Path, facts: dict[str, Any]) -> None:
+    """Raise GraphError where the JSON of a partition counts parts or hops by something else than a whole number."""
+    for name in ("num_parts", "halo_hops"):
+        if type(facts.get(name, 1)) is not int or facts.get(name, 1) < 1:
+            raise GraphError(f"{config} says {name}={facts[name]}: a whole number from 1 on is needed")
+
+
 def part_folder(number: int) -> str:
     """Name of a part's folder."""
     return f"part{number}"

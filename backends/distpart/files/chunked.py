@@ -11,7 +11,15 @@ import numpy as np
 
 from backends.distpart.files.columns import FileColumn, RowSource, RowType, as_numpy, plain, write_column
 from backends.distpart.files.json_file import read_object
-from backends.distpart.typed_graph import ArrayEdges, Attributes, GraphError, Ids, RelationEdges, TypedGraph
+from backends.distpart.typed_graph import (
+    ArrayEdges,
+    Attributes,
+    GraphError,
+    Ids,
+    RelationEdges,
+    TypedGraph,
+    check_names,
+)
 from datasets.features import SparseFeatures
 from datasets.files import atomic_folder
 from datasets.schema import Relation, Schema
@@ -115,11 +123,11 @@ class _Reader:
                 raise GraphError(f"{self.path} counts {what} of {kind} as {chunks}: whole numbers from 0 on are needed")
         return sizes
 
-    def files(self, entry: Mapping[str, Any], paths: list[Path], what: str) -> tuple[Path, ...]:
-        """The NumPy files of an entry, or those that its files are turned into."""
+    def files(self, entry: Mapping[str, Any], paths: list[Path], what: str, delimiter: str) -> tuple[Path, ...]:
+        """The NumPy files of an entry, or those that its files are turned into; text has ``delimiter`` by default."""
         form = self.shaped(entry.get("format", {}), dict, f"format of {what}")
         name = self.shaped(form.get("name", "numpy"), str, f"the format's name of {what}")
-        delimiter = form.get("delimiter", " ")
+        delimiter = form.get("delimiter", delimiter)
         if not isinstance(delimiter, str) or len(delimiter) != 1:
             raise GraphError(f"{self.path}: {what} has the delimiter {delimiter!r}: one character is needed")
         row = RowType() if name == "numpy" else self.row_type(entry, what)
@@ -140,12 +148,12 @@ class _Reader:
             raise GraphError(f"{self.path}: {what} has the shape {shape!r}: a list of sizes of a row is needed")
         return RowType(dtype, tuple(shape))
 
-    def column(self, entry: Any, sizes: list[int] | None, what: str) -> FileColumn:
+    def column(self, entry: Any, sizes: list[int] | None, what: str, delimiter: str = " ") -> FileColumn:
         """The files of an entry as one array; raises GraphError where their rows are not those that are counted."""
         if not isinstance(entry, Mapping) or not entry.get("data"):
             raise GraphError(f"{self.path} names no files for {what}")
         paths = [self.path.parent / name for name in self.shaped(entry["data"], list, f"data of {what}")]
-        files = self.files(entry, paths, what)
+        files = self.files(entry, paths, what, delimiter)
         column = FileColumn(files, tuple(map(str, paths)))
         lengths = column.lengths()
         expected = lengths if sizes is None else sizes if len(sizes) == len(lengths) else None
@@ -161,14 +169,15 @@ class _Reader:
         return column
 
     def attributes(self, table: str, kind: str) -> Attributes:
+        """The attributes of a type, in text that DGL's tools separate by commas; they read edges by spaces."""
         entries = self.shaped(self.table(table).get(kind, {}), dict, f"{table} of {kind}")
-        return {name: self.column(entry, None, f"{kind}-{name}") for name, entry in entries.items()}
+        return {name: self.column(entry, None, f"{kind}-{name}", ",") for name, entry in entries.items()}
 
 
 def write_chunked(graph: TypedGraph, folder: Path, chunks: int, form: str = "numpy", edge_form: str = "csv") -> None:
     """Write a graph in ``chunks`` files per array, whole or not at all; counts stand per chunk and per type.
 
-    Raises ValueError for a folder that exists and for an unknown format.
+    Raises ValueError for a folder that exists, for an unknown format, and for a name with a slash.
     """
     if folder.exists():
         raise ValueError(f"{folder} exists: choose another folder")
@@ -177,6 +186,7 @@ def write_chunked(graph: TypedGraph, folder: Path, chunks: int, form: str = "num
             raise ValueError(f"format {name!r} is not allowed: one of {', '.join(FORMATS)}")
     if chunks < 1:
         raise ValueError(f"chunks={chunks} must be at least 1")
+    check_names(graph)
     with atomic_folder(folder) as temporary:
         (temporary / METADATA).write_text(json.dumps(_write_all(graph, temporary, chunks, form, edge_form), indent=1))
 

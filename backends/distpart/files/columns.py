@@ -1,6 +1,7 @@
 """Arrays in several files, one after the other: NumPy files are mapped, text and Parquet is turned into them first."""
 
 import math
+from ast import literal_eval
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -109,7 +110,8 @@ def as_numpy(paths: Sequence[Path], form: str, delimiter: str, folder: Path, row
     """Turn text or Parquet tables of one array into NumPy files of their rows in ``folder``; returns those files.
 
     NumPy files are returned as they are. Text has numbers of the row's type, by default of int64 if all of them are
-    integers and of float64 else. Raises GraphError naming the file, and the row where the reader knows it.
+    integers and of float64 else; Parquet has rows of the shape that DGL's tools store, by default one for each column.
+    Raises GraphError naming the file, and the row where the reader knows it.
     """
     if form == "numpy":
         return tuple(paths)
@@ -121,15 +123,19 @@ def as_numpy(paths: Sequence[Path], form: str, delimiter: str, folder: Path, row
     folder.mkdir(parents=True, exist_ok=True)
     targets = tuple(folder / f"{number}.npy" for number in range(len(paths)))
 
-    def save(dtype: np.dtype[Any] | None) -> tuple[Path, ...]:
+    if form == "parquet":
         for path, target in zip(paths, targets, strict=True):
-            batches = _parquet_batches(path) if form == "parquet" else _text_batches(path, delimiter, dtype)
             with atomic_file(target) as temporary:
-                _save(path, batches, temporary, RowType(dtype, row.shape))
+                shape = _stored_shape(path) if row.shape is None else row.shape
+                _save(path, _parquet_batches(path), temporary, RowType(None, shape))
         return targets
 
-    if form == "parquet":
-        return save(None)
+    def save(dtype: np.dtype[Any]) -> tuple[Path, ...]:
+        for path, target in zip(paths, targets, strict=True):
+            with atomic_file(target) as temporary:
+                _save(path, _text_batches(path, delimiter, dtype), temporary, RowType(dtype, row.shape))
+        return targets
+
     if row.dtype is None:
         try:
             return save(np.dtype(np.int64))
@@ -142,10 +148,13 @@ def _save(path: Path, batches: Any, target: Path, row: RowType) -> None:
     """Append batches of rows to a NumPy file whose length is known at the end."""
     import pyarrow
 
-    out = GrowingArray(target)
+    out, width = GrowingArray(target), 0
     try:
         for batch in batches:
             piece = _matrix(path, batch, out.rows)
+            if out.rows and piece.shape[1] != width:  # lists of another batch
+                raise GraphError(f"{path}: row {out.rows} has {piece.shape[1]} numbers, those before have {width}")
+            width = piece.shape[1]
             if row.shape is not None:
                 if piece.shape[1] != np.prod(row.shape, dtype=np.int64):
                     raise GraphError(f"{path} has {piece.shape[1]} numbers in a row, its shape is {list(row.shape)}")
@@ -158,6 +167,9 @@ def _save(path: Path, batches: Any, target: Path, row: RowType) -> None:
 
 
 def _matrix(path: Path, batch: Any, first: int) -> NDArray[Any]:
+    """The numbers of a batch, [rows, columns]; ``first`` is the number of its first row."""
+    if len(batch.columns) == 1 and _has_lists(batch.column(0).type):
+        return _matrix_of_lists(path, batch.column(0), first)
     columns = []
     for number, column in enumerate(batch.columns):
         if column.null_count:
@@ -168,6 +180,32 @@ def _matrix(path: Path, batch: Any, first: int) -> NDArray[Any]:
             raise GraphError(f"{path}: column {number} has {column.type}: numbers are needed")
         columns.append(values.astype(plain(values.dtype), copy=False))
     return np.ascontiguousarray(np.stack(columns, axis=1))
+
+
+def _has_lists(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _matrix_of_lists(path: Path, lists: Any, first: int) -> NDArray[Any]:
+    """The numbers of a table whose only column has a list for each row, as Spark writes vectors."""
+    from pyarrow import compute
+
+    lengths = compute.fill_null(compute.list_value_length(lists), -1).to_numpy(zero_copy_only=False)
+    width = int(lengths[0]) if len(lengths) else 0
+    wrong = np.flatnonzero((lengths != width) | (lengths < 0))
+    if len(wrong):
+        row, length = first + int(wrong[0]), max(int(lengths[wrong[0]]), 0)
+        raise GraphError(f"{path}: row {row} has {length} numbers: each row needs a list, as long as the first one")
+    numbers = lists.flatten()
+    if numbers.null_count:
+        place = int(np.flatnonzero(np.asarray(numbers.is_null()))[0])
+        raise GraphError(f"{path}: row {first + place // width} has nothing in column {place % width}")
+    values = numbers.to_numpy(zero_copy_only=False)
+    if values.dtype.kind not in "iufb":
+        raise GraphError(f"{path} has lists of {numbers.type}: numbers are needed")
+    return values.astype(plain(values.dtype), copy=False).reshape(len(lists), width)
 
 
 def plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -192,7 +230,36 @@ def _text_batches(path: Path, delimiter: str, dtype: np.dtype[Any] | None) -> It
 def _parquet_batches(path: Path) -> Iterator[Any]:
     from pyarrow import parquet
 
-    yield from parquet.ParquetFile(path).iter_batches()
+    file = parquet.ParquetFile(path)
+    yield from file.iter_batches(batch_size=rows_at_once(np.empty((0, _numbers_of_row(file.metadata)))))
+
+
+def _numbers_of_row(metadata: Any) -> int:
+    """How many numbers a row of a Parquet file has, of which lists have several in one column."""
+    if not metadata.num_row_groups or not (rows := metadata.row_group(0).num_rows):
+        return int(metadata.num_columns)
+    group = metadata.row_group(0)
+    return -(-sum(group.column(column).num_values for column in range(group.num_columns)) // rows)
+
+
+def _stored_shape(path: Path) -> tuple[int, ...] | None:
+    """The shape of a row in the metadata of a Parquet file, where DGL's tools write that of all rows, or ``None``."""
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        text = (parquet.read_schema(path).metadata or {}).get(b"shape")
+    except pyarrow.ArrowException as error:
+        raise GraphError(f"{path} cannot be read as rows of numbers: {error}") from error
+    if text is None:
+        return None
+    try:
+        shape = literal_eval(text.decode())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        shape = None
+    if not isinstance(shape, tuple | list) or not shape or not all(type(size) is int and size >= 0 for size in shape):
+        raise GraphError(f"{path} says shape={text!r}: the sizes of all its rows are needed, such as (100, 2, 3)")
+    return tuple(shape[1:])
 
 
 @dataclass(frozen=True)

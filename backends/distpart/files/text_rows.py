@@ -59,7 +59,7 @@ def _rows_of(path: Path, lines: list[str], names: Sequence[str], first: int) -> 
     columns = []
     for number, name in enumerate(names):
         column = compute.list_element(words, number)
-        integers = compute.match_substring_regex(column, r"^[+-]?\d{1,18}$").to_numpy(zero_copy_only=False)
+        integers = compute.match_substring_regex(column, r"^-?\d{1,18}$").to_numpy(zero_copy_only=False)
         if not integers.all():
             row = int(np.flatnonzero(~integers)[0])
             raise GraphError(f"{path}: row {first + row} has {name} {column[row].as_py()!r}: an integer is needed")

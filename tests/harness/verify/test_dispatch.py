@@ -7,16 +7,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from backends.contract import Unsupported
 from backends.kernels.extension import extension
 from backends.registry import config_class, runtime
-from datasets.csr import csr_from_edges
 from datasets.partition.dgl_format import TensorRows, read_graph, read_tensors, write_graph, write_tensors
 from datasets.registry import load_dataset
 from harness.measure.clock import Clock
 from harness.measure.written_parts import broken_parts, parts_of
 from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig
 from harness.scenario.dispatch import Dispatch
-from tests.backends.distpart.test_assignments import task_of
+from harness.verify.dispatch import broken_edge_attributes, verify_dispatch
+from tests.backends.distpart.plain_graphs import graph_of
+from tests.backends.distpart.test_assignments import assigned, task_of
 from tests.graphs import awkward_graph
 
 pytestmark = pytest.mark.skipif(extension is None, reason="the kernels are not built")
@@ -43,13 +45,94 @@ def test_our_parts_are_right(method, parts, tmp_path):
 @pytest.mark.needs_dgl
 @pytest.mark.parametrize("part_method", ["metis", "random"])
 def test_the_parts_of_dgl_are_right_and_hold_more_halo_nodes(part_method, tmp_path):
-    graph = awkward_graph(1, 200, 700)
-    keys = graph.csr.destinations.astype(np.int64) * graph.nodes + graph.csr.indices
-    distinct = np.unique(keys)  # DGL's METIS writes beyond its arrays where edges are parallel
-    csr = csr_from_edges(distinct % graph.nodes, distinct // graph.nodes, graph.csr.shape)
-    graph, written = dispatched("dgl", tmp_path / "out", graph=replace(graph, csr=csr), part_method=part_method)
+    graph, written = dispatched("dgl", tmp_path / "out", part_method=part_method)
     assert broken_parts(graph, written, only_sources=False) == ""
     assert "HALO nodes are not the sources" in broken_parts(graph, written, only_sources=True)
+
+
+@pytest.mark.needs_dgl
+@pytest.mark.parametrize("doubled", [True, False], ids=["parallel edges", "no parallel edges"])
+def test_metis_of_dgl_gets_each_edge_once(doubled, tmp_path, monkeypatch):
+    from backends.dgl.quiet import dgl
+
+    module, parallel = dgl.distributed.partition, []
+    assignment = module.metis_partition_assignment
+
+    def noted(edges, *arguments, **options):
+        parallel.append(edges.is_multigraph)
+        return assignment(dgl.to_simple(edges), *arguments, **options)
+
+    monkeypatch.setattr(module, "metis_partition_assignment", noted)
+    graph = awkward_graph(1, 200, 700) if doubled else graph_of(np.arange(200), np.roll(np.arange(200), 1), 200)
+    graph, written = dispatched("dgl", tmp_path / "out", graph=graph)
+    assert parallel == [False]
+    assert module.metis_partition_assignment is noted
+    assert broken_parts(graph, written, only_sources=False) == ""
+
+
+@pytest.mark.needs_dgl
+def test_graphs_and_parts_without_edges_are_unsupported_by_dgl(tmp_path):
+    with pytest.raises(Unsupported, match="which has no edges"):
+        dispatched("dgl", tmp_path / "none", graph=graph_of([], [], 40))
+    with pytest.raises(Unsupported, match=r"of 2 parts of edges one has none: lower scenario\.parts"):
+        dispatched("dgl", tmp_path / "one", 2, graph_of([0], [1], 40), part_method="random")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"method": "fennel", "passes": 3}, {"method": "ldg", "passes": 3}, {"method": "multilevel", "cycles": 3}],
+    ids=str,
+)
+def test_parts_are_those_that_the_same_options_assign(options, tmp_path):
+    graph = awkward_graph(1, 3000, 12_000)
+    graph, written = dispatched("distpart", tmp_path / "out", graph=graph, **options)
+    np.testing.assert_array_equal(parts_of(written), assigned(graph, task_of(graph, 3), **options))
+
+
+ENGINES = ["distpart", pytest.param("dgl", marks=pytest.mark.needs_dgl)]
+
+
+def with_edge_attributes(graph):
+    draw, edges = np.random.default_rng(0), graph.csr.nnz
+    return replace(
+        graph,
+        edge_weights=draw.random(edges, dtype=np.float32),
+        edge_types=draw.integers(0, 4, edges).astype(np.int32),
+        edge_features=draw.random((edges, 3), dtype=np.float32),
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("parts", [1, 3])
+def test_attributes_of_edges_are_those_of_the_graph(engine, parts, tmp_path):
+    graph = with_edge_attributes(awkward_graph(1, 200, 700))
+    graph, written = dispatched(engine, tmp_path / "out", parts, graph)
+    assert broken_edge_attributes(graph, written) == ""
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["changed", "lost"])
+@pytest.mark.parametrize("name", ["weight", "type", "feat"])
+def test_wrong_attributes_of_edges_are_named(name, lost, tmp_path):
+    graph, written = dispatched("distpart", tmp_path / "out", graph=with_edge_attributes(awkward_graph(1, 200, 700)))
+    path = tmp_path / "out" / "part1" / "edge_feat.dgl"
+    tensors = {key: np.array(array) for key, array in read_tensors(path).items()}
+    column = tensors.pop(f"_N:_E:_N/{name}")
+    if not lost:
+        column[3] += 1
+        tensors[f"_N:_E:_N/{name}"] = column
+    write_tensors(path, {key: TensorRows.of(array) for key, array in tensors.items()})
+    assert broken_edge_attributes(graph, written) == f"part 1: the rows of {name} are not those of its edges"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_engines_pass_the_gate_with_attributes_of_edges(engine):
+    cell = RunConfig(
+        dataset=DatasetConfig("tiny"),
+        model=ModelConfig("gcn"),
+        backend=config_class(engine)(),
+        scenario=ScenarioConfig("dispatch", parts=3),
+    )
+    assert verify_dispatch(cell, awkward_graph(1)).keys() == {"small graph in 1 parts", "small graph in 3 parts"}
 
 
 def test_maps_of_a_typed_graph_are_in_the_order_of_new_ids(tmp_path):
