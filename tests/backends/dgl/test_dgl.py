@@ -8,7 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from backends.batches import BatchPlan
 from backends.dgl.config import DglConfig
+from backends.model import ModelSpec, TrainingSpec, initial_state
+from backends.registry import runtime
+from harness.measure.clock import Clock
 from tests.graphs import awkward_graph
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -67,3 +71,17 @@ def test_every_sampled_block_holds_all_edges_of_its_destinations():
             np.testing.assert_array_equal(csr.indices[edges], nodes[source.numpy()])
             np.testing.assert_array_equal(csr.destinations[edges], nodes[destination.numpy()])
             assert len(np.unique(edges)) == csr.in_degrees[block.dstdata[dgl.NID].numpy()].sum()
+
+
+@pytest.mark.needs_dgl
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+def test_blocks_of_layerwise_inference_are_sampled_before_its_passes(model):
+    graph = awkward_graph(3)
+    spec, nodes = ModelSpec(model, 2, graph.width, 5, graph.classes), np.arange(graph.nodes)
+    engine, state = runtime(DglConfig(infer="layerwise"), "infer"), initial_state(spec, 0)
+    engine.prepare(graph, spec, TrainingSpec(threads=1), state, BatchPlan(nodes, 7), Clock())
+    structures, others = ([block.structure for block in engine.blocks()] for _ in range(2))
+    assert len(structures) == 6
+    assert all(one is other for one, other in zip(structures, others, strict=True))
+    np.testing.assert_array_equal(engine.infer(Clock()), engine.infer(Clock()))
+    engine.close()

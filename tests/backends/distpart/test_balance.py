@@ -1,11 +1,17 @@
 """What is balanced: classes of any numbers, weights of any size, types without nodes."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from backends.contract import PartitionTask
 from backends.distpart.assign import AssignOptions, assign, constraints
 from backends.distpart.commandline import main
 from backends.distpart.files.chunked import write_chunked
+from backends.distpart.multilevel import COARSEST, NODES_PER_PART, Multilevel
 from backends.distpart.typed_graph import GraphError, typed_graph
 from backends.kernels.extension import extension
 from datasets.schema import Relation, Schema
@@ -48,6 +54,30 @@ def test_weights_whose_sum_is_beyond_64_bits_are_refused():
     weights[:, 0] = 1
     with pytest.raises(GraphError, match=r"constraint 1 sum to .*divide them"):
         assign(typed_graph(grid(20)), weights, AssignOptions(4))
+
+
+@given(parts=st.integers(1, 50), imbalance=st.floats(1, 1e300), total=st.integers(1, 1 << 62))
+@example(parts=4, imbalance=1e10, total=1 << 62)
+def test_a_bound_is_the_mean_times_the_imbalance_and_at_most_the_whole_load(parts, imbalance, total):
+    bound = int(PartitionTask(parts, np.array([[total]]), imbalance, "cut", 0, 1).bounds[0])
+    exact = max(min(Fraction(imbalance) / parts, 1) * total, -(-total // parts))
+    assert abs(bound - exact) <= 1 + exact / (1 << 50)
+
+
+@given(bound=st.integers(0, 1 << 62), count=st.integers(2, 4096))
+def test_clusters_of_large_loads_are_as_heavy_as_the_bounds_allow(bound, count):
+    smallest = max(COARSEST, NODES_PER_PART * count)
+    heaviest = int(Multilevel(count, np.array([bound]), 0, 1, 1).heaviest_cluster(smallest)[0])
+    assert heaviest * smallest <= max(bound * count, smallest) < (heaviest + 1) * smallest
+
+
+def test_several_loads_are_refused_by_metis_in_the_words_of_the_command(tmp_path, capsys):
+    write_chunked(stored_graph(nodes=400, edges=3000), tmp_path / "chunks", 1)
+    arguments = ["assign", str(tmp_path / "chunks"), "-p", "4", "-o", str(tmp_path / "out"), "--method", "metis"]
+    assert main(arguments) == 2
+    message = capsys.readouterr().err
+    assert "method 'metis' balances one load, not 2" in message and "choose another of multilevel" in message
+    assert "scenario" not in message
 
 
 @pytest.mark.parametrize("method", ["ldg", "fennel", "metis", "multilevel"])

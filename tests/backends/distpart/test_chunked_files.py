@@ -6,9 +6,11 @@ import tracemalloc
 from dataclasses import replace
 
 import numpy as np
+import pyarrow
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from backends.distpart import typed_graph
 from backends.distpart.commandline import main
@@ -153,6 +155,89 @@ def put(*keys):
         facts[last] = value
 
     return change
+
+
+def test_text_without_a_delimiter_has_that_of_dgls_tools(tmp_path):
+    values = np.arange(8.0).reshape(4, 2)
+    folder = chunks_with(tmp_path / "chunks", {"x": values}, form="csv")
+    for path in folder.glob(f"node_data/{KIND}/x-*.txt"):
+        path.write_text(path.read_text().replace(" ", ","))
+    edges = read_chunked(folder, tmp_path / "before").edges
+    for place in (("node_data", KIND, "x"), ("edges", "_N:_E:_N")):
+        change_metadata(folder, put(*place, "format", {"name": "csv"}))
+    graph = read_chunked(folder, tmp_path / "work")
+    np.testing.assert_array_equal(graph.node_data[KIND]["x"][:], values)
+    for relation, ends in graph.edges.items():
+        np.testing.assert_array_equal(ends.read(0, ends.count), edges[relation].read(0, ends.count))
+
+
+def parquet_of(folder, values, table_of):
+    """Chunks of ``values`` whose two Parquet files ``table_of`` makes of half of them; the JSON says no shape."""
+    chunks_with(folder, {"x": values}, form="parquet")
+    change_metadata(folder, lambda facts: facts["node_data"][KIND]["x"].pop("shape"))
+    for number, rows in enumerate(np.split(values, 2)):
+        path = folder / f"node_data/{KIND}/x-{number}.parquet"
+        parquet.write_table(table_of(parquet.read_table(path), rows), path)
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 1), (4, 5), (4, 2, 3)], ids=str)
+def test_parquet_has_the_shape_that_dgls_tools_write_into_it(shape, tmp_path):
+    values = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
+    parquet_of(
+        tmp_path / "chunks", values, lambda table, rows: table.replace_schema_metadata({"shape": str(rows.shape)})
+    )
+    stored = read_chunked(tmp_path / "chunks", tmp_path / "work").node_data[KIND]["x"]
+    np.testing.assert_array_equal(stored[:], values, strict=True)
+
+
+@pytest.mark.parametrize("shape", ["(2", "2", "()", "(2, 'x')", "(2, -1)", "__import__('os')"])
+def test_a_shape_in_parquet_that_is_none_is_refused(shape, tmp_path):
+    values = np.arange(8.0).reshape(4, 2)
+    parquet_of(tmp_path / "chunks", values, lambda table, _: table.replace_schema_metadata({"shape": shape}))
+    with pytest.raises(GraphError, match=r"x-0\.parquet says shape=.*: the sizes of all its rows are needed"):
+        read_chunked(tmp_path / "chunks", tmp_path / "work")
+
+
+def lists_of(rows, length=-1):
+    return pyarrow.table({"features": pyarrow.array(rows, pyarrow.list_(pyarrow.float64(), length))})
+
+
+@pytest.mark.parametrize("length", [2, -1], ids=["of one length", "of any length"])
+def test_a_column_of_lists_is_rows_of_numbers(length, tmp_path, monkeypatch):
+    monkeypatch.setattr(typed_graph, "MOST_ROW_BYTES", 8 * 2 * 3)  # batches of three rows
+    values = np.arange(40.0).reshape(20, 2)
+    parquet_of(tmp_path / "chunks", values, lambda _, rows: lists_of(rows.tolist(), length))
+    stored = read_chunked(tmp_path / "chunks", tmp_path / "work").node_data[KIND]["x"]
+    np.testing.assert_array_equal(stored[:], values, strict=True)
+
+
+@pytest.mark.parametrize("rows_of_a_batch", [1, 4])
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([[1.0, 2.0], [3.0, 4.0], [5.0], [6.0, 7.0]], "row 2 has 1 numbers"),
+        ([[1.0, 2.0], [3.0, 4.0], [5.0, None], [6.0, 7.0]], "row 2 has nothing in column 1"),
+        ([[1.0, 2.0], [3.0, 4.0], None, [6.0, 7.0]], "row 2 has 0 numbers"),
+    ],
+    ids=["too short", "nothing in a list", "no list"],
+)
+def test_lists_that_are_no_rows_are_refused(rows, message, rows_of_a_batch, tmp_path, monkeypatch):
+    monkeypatch.setattr(typed_graph, "MOST_ROW_BYTES", 16 * rows_of_a_batch)
+    parquet_of(tmp_path / "chunks", np.zeros((8, 2)), lambda *_: lists_of(rows))
+    with pytest.raises(GraphError, match=rf"x-0\.parquet: {message}"):
+        read_chunked(tmp_path / "chunks", tmp_path / "work")
+
+
+def test_wide_rows_of_parquet_are_read_a_piece_at_a_time(tmp_path, monkeypatch):
+    values = np.zeros((3000, 500))
+    parquet_of(tmp_path / "chunks", values, lambda table, _: table)
+    monkeypatch.setattr(typed_graph, "MOST_ROW_BYTES", 1 << 19)
+    tracemalloc.start()
+    graph = read_chunked(tmp_path / "chunks", tmp_path / "work")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert graph.node_data[KIND]["x"].shape == values.shape
+    assert peak < 4 << 20  # the rows of a file take 6 MB
 
 
 FEAT = ("node_data", "paper", "feat")

@@ -1,19 +1,27 @@
 """What a command is refused for is known before the assignment, which may take hours."""
 
+import json
+import tracemalloc
+from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError
 
 import numpy as np
 import pytest
 
+from backends.contract import PartitionTask
 from backends.distpart import commandline, partition_graph
 from backends.distpart.assign import AssignOptions, constraints
 from backends.distpart.dispatch.forecast import Forecast
 from backends.distpart.dispatch.job import DispatchJob, DispatchOptions, refuse_at_once
 from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.dispatch.plan import PLAN, WORK
+from backends.distpart.dispatcher import options_of
 from backends.distpart.files.chunked import write_chunked
+from backends.distpart.typed_graph import ArrayEdges, GraphError, TypedGraph
 from backends.kernels.extension import extension
 from backends.parallel import ray_cluster
+from backends.registry import config_class
+from datasets.schema import HOMOGENEOUS, Relation, Schema
 from tests.backends.distpart.graphs import homogeneous, stored_graph
 
 pytestmark = pytest.mark.skipif(extension is None, reason="the kernels are not built")
@@ -79,6 +87,119 @@ def test_bits_of_far_edges_are_forecast(tmp_path):
     assert two - one >= 1_000_000 // 8
     with pytest.raises(MemoryError, match="dispatch needs"):
         refuse_at_once(graph, tmp_path / "out", "toy", DispatchOptions(memory=one, hops=2))
+
+
+@pytest.mark.parametrize("threads", [1, 64])
+def test_a_cell_is_bounded_by_the_memory_that_it_names_alone(threads):
+    (kind,), (relation,), none = HOMOGENEOUS.node_types, HOMOGENEOUS.relations, np.empty(0, np.int64)
+    graph = TypedGraph("large", HOMOGENEOUS, {kind: 10**9}, {relation: ArrayEdges(none, none)})
+    task = PartitionTask(2, np.ones((4, 1), np.int64), 1.03, "cut", 0, threads)
+    for memory in (0, 2):
+        _, writing = options_of(config_class("distpart")(memory=memory), task)
+        forecast = Forecast.of(graph, writing.memory, writing.threads)
+        assert (forecast.memory <= writing.memory) == (memory == 0)
+        assert forecast.threads == (1 if memory else threads)
+
+
+def test_the_forecast_holds_the_tables_of_a_part_that_needs_most_nodes(tmp_path):
+    graph = homogeneous(nodes=400_000, edges=1_200_000)
+    memory = Forecast.of(graph, 1 << 40, 1).memory
+    tracemalloc.start()
+    parts = np.random.default_rng(0).integers(0, 2, graph.total_nodes).astype(np.int32)
+    numbering, options = Numbering.of(graph, parts, 2), DispatchOptions(memory=memory)
+    DispatchJob(graph, numbering, tmp_path / "out", "toy", options).run()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= memory
+
+
+def test_loads_are_freed_before_parts_are_written(tmp_path):
+    graph, sizes = homogeneous(nodes=50_000, edges=10), []
+
+    def progress(step, done, total):
+        if step == "map":
+            sizes.append(tracemalloc.get_traced_memory()[0])
+
+    tracemalloc.start()
+    partition_graph.write_partition(
+        graph,
+        "toy",
+        tmp_path / "out",
+        np.ones((50_000, 20), dtype=np.int64),
+        AssignOptions(2, "random"),
+        DispatchOptions(),
+        progress=progress,
+    )
+    tracemalloc.stop()
+    assert 0 < max(sizes) < 50_000 * 20 * 8
+
+
+def with_slash(what):
+    """A graph with a slash in the name of a type of nodes, of a relation, or of an attribute."""
+    if what == "attribute":
+        graph = homogeneous()
+        graph.node_data["_N"]["x/y"] = np.ones(40)
+        return graph
+    kind, name = ("a/b", "r") if what == "node type" else ("a", "r/s")
+    return stored_graph(schema=Schema((kind,), (Relation(kind, name, kind),)))
+
+
+@pytest.mark.parametrize("what", ["node type", "relation", "attribute"])
+def test_names_at_which_dgl_would_split_are_refused(what, tmp_path):
+    graph = with_slash(what)
+    for refused in (
+        lambda: write_chunked(graph, tmp_path / "chunks", 1),
+        lambda: refuse_at_once(graph, tmp_path / "out", "toy", DispatchOptions()),
+    ):
+        with pytest.raises(GraphError, match=r"'.*/.*' has a slash, at which DGL splits .*: rename"):
+            refused()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["assign", "partition"])
+def test_a_name_with_a_slash_in_the_metadata_is_refused_before_the_assignment(command, tmp_path, monkeypatch, capsys):
+    for module in (commandline, partition_graph):
+        monkeypatch.setattr(module, "assign", refuse_to_assign)
+    write_chunked(homogeneous(), tmp_path / "chunks", 1)
+    path = tmp_path / "chunks" / "metadata.json"
+    path.write_text(path.read_text().replace('"feat"', '"fe/at"'))
+    assert "fe/at" in json.loads(path.read_text())["node_data"]["_N"]
+    assert commandline.main([command, str(tmp_path / "chunks"), "-p", "2", "-o", str(tmp_path / "out")]) == 2
+    assert "'fe/at' has a slash" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "outcome"),
+    [(None, pytest.raises(ValueError, match="too long a path for Ray's sockets: set TMPDIR")), ("auto", nullcontext())],
+    ids=["started here", "joined"],
+)
+def test_a_temporary_folder_that_is_too_long_for_ray_is_refused_at_once(address, outcome, tmp_path, monkeypatch):
+    monkeypatch.setattr(ray_cluster, "version", lambda _: "2.40")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("long" * 20)))
+    with outcome:
+        refuse_at_once(homogeneous(), tmp_path / "out", "toy", DispatchOptions(run_on="ray", address=address))
+
+
+@pytest.mark.parametrize(
+    ("error", "stays"),
+    [(ValueError("not of the graph"), True), (GraphError("of the graph"), False)],
+    ids=["another error", "a wrong graph"],
+)
+def test_only_a_wrong_graph_takes_the_parts_that_are_done_away(error, stays, tmp_path):
+    graph, folder = stored_graph(3, nodes=200, edges=2000), tmp_path / "out"
+    parts = np.random.default_rng(0).integers(0, 3, graph.total_nodes).astype(np.int32)
+    numbering = Numbering.of(graph, parts, 3)
+
+    def stop(step, done, total):
+        if (step, done) == ("write", 2):
+            raise error
+
+    with pytest.raises(ValueError, match="of the graph"):
+        DispatchJob(graph, numbering, folder, "toy", DispatchOptions(), stop).run()
+    assert (folder / "part0").exists() == folder.exists() == stays
+    DispatchJob(graph, numbering, folder, "toy").run()
+    assert (folder / "toy.json").exists()
 
 
 def test_a_dispatch_without_ray_keeps_the_parts_that_are_done(tmp_path, monkeypatch):

@@ -17,6 +17,7 @@ from backends.kernels.partition import UndirectedGraph
 from harness.measure.clock import Clock
 from tests.backends.distpart.graphs import homogeneous
 from tests.backends.distpart.plain_graphs import grid, star
+from tests.backends.distpart.test_formats import write_toy
 from tests.graphs import awkward_graph
 
 pytestmark = pytest.mark.skipif(extension is None, reason="the kernels are not built")
@@ -65,6 +66,21 @@ def test_what_a_killed_command_unpacked_is_removed_by_the_next_one(tmp_path, mon
     (left / "edges-0.npy").write_bytes(b"cut")
     assert main(["assign", str(tmp_path / "chunks"), "-p", "2", "-o", str(tmp_path / "out"), "--memory", "0.001"]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["chunks", "out"]
+
+
+def test_dglpart_spools_beside_its_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "no such folder"))  # nothing lies in the system's folder
+    source, target = tmp_path / "text", tmp_path / "out"
+    source.mkdir()
+    write_toy(source)
+    monkeypatch.chdir(source)
+    left = target / ".toy.workspace"
+    left.mkdir(parents=True)
+    (left / "edges-0.npy").write_bytes(b"cut")
+    assert main(["dglpart", "toy", "2", "-o", str(target), "--memory", "0.001"]) == 0
+    expected = {f"p00{part}-toy_{what}.txt" for part in (0, 1) for what in ("nodes", "edges", "stats")}
+    assert {path.name for path in target.iterdir()} == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "text"]
 
 
 @pytest.mark.parametrize("memory", ["0", "-1", "nan", "inf", "much"])

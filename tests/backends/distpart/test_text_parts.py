@@ -93,6 +93,14 @@ def test_text_is_read_and_written_in_blocks(tmp_path, monkeypatch):
     assert peak < path.stat().st_size / 2  # the text itself lies in Arrow's memory, which is not traced
 
 
+@pytest.mark.parametrize("number", ["+5", "5.0", "0x5", "5" * 19])
+def test_what_is_no_integer_of_64_bits_is_named_by_file_and_row(number, tmp_path):
+    path = tmp_path / "rows.txt"
+    path.write_text(f"1 2\n-3 4\n{number} 6\n")
+    with pytest.raises(GraphError, match=rf"rows\.txt: row 3 has first '{re.escape(number)}': an integer is needed"):
+        text_rows.read_rows(path, ("first", "second"))
+
+
 def test_a_wrong_row_is_named_in_a_later_block(tmp_path, monkeypatch):
     monkeypatch.setattr(text_rows, "_BLOCK", 8)
     path = tmp_path / "rows.txt"

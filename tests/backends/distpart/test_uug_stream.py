@@ -2,6 +2,7 @@
 
 import filecmp
 import pickle
+import threading
 import tracemalloc
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backends.distpart import uug_stream as stream
 from backends.distpart.commandline import main
 from backends.distpart.typed_graph import typed_graph
 from backends.distpart.uug_stream import uug_stream
@@ -50,6 +52,21 @@ def test_parts_of_the_stream_have_the_bytes_of_those_of_the_stored_graph(tmp_pat
     same, different, missing = filecmp.cmpfiles(tmp_path / "uug", tmp_path / "uug_stream", files, shallow=False)
     assert len(same) == len(files) > 10 and not different and not missing
     assert main(["verify", "uug_stream", *options, str(tmp_path / "uug_stream" / "graph.json")]) == 0
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_edges_are_counted_by_the_threads_that_were_asked_for(threads, monkeypatch):
+    monkeypatch.setattr(uug, "EDGES_OF_A_PIECE", 700)
+    options, draw, workers = {"nodes": 900, "degree": 5, "features": 3}, stream._in_edges, set()
+    expected = uug_stream(options).total_edges
+
+    def noted(piece_options, index):
+        workers.add(threading.get_ident())
+        return draw(piece_options, index)
+
+    monkeypatch.setattr(stream, "_in_edges", noted)
+    assert uug_stream(options, threads).total_edges == expected
+    assert 1 <= len(workers) <= threads
 
 
 def test_options_that_uug_does_not_have_are_refused(tmp_path, capsys):

@@ -32,6 +32,14 @@ def test_mini_batches_are_not_compiled():
     assert "training.batch_size=null" in PygConfig().unsupported("train", "gcn", "cuda:0", False)
 
 
+@pytest.mark.parametrize("loader", ["auto", "neighbor_loader", "khop"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_loader_processes_are_refused_where_sampling_alone_has_none(workers, loader):
+    message = PygConfig(workers=workers, loader=loader).unsupported("sample", "sage", "cpu", False)
+    assert message == "backend pyg has no loader processes in scenario sample: set backend.workers=0"
+    assert PygConfig(loader=loader).unsupported("sample", "sage", "cpu", False) is None
+
+
 @pytest.fixture
 def install_sampler(tmp_path, monkeypatch):
     """Make one of the two sampler packages importable, or none: an empty package in a temporary folder."""
