@@ -11,11 +11,16 @@ from backends.kernels.dispatch import implementation
 
 def read_stream(source: Tensor, threads: int) -> float:
     """Read a float32 array once; returns its sum."""
+    _check("source", source)
     return float(implementation("source", source).read_stream(source, threads))
 
 
 def triad(a: Tensor, b: Tensor, c: Tensor, scale: float, threads: int) -> None:
     """Write ``b + scale * c`` into ``a``; float32 of one shape."""
+    for name, array in (("a", a), ("b", b), ("c", c)):
+        _check(name, array)
+        if array.shape != a.shape:
+            raise ValueError(f"{name} has shape {tuple(array.shape)} beside {tuple(a.shape)}: give all one shape")
     implementation("a", a).triad(a, b, c, scale, threads)
 
 
@@ -31,7 +36,15 @@ def gathering(table: Tensor, indices: Tensor) -> Callable[[int, int, int], float
     same rows, and the threads. Native code sums in registers, in no fixed order; plain torch copies rows into a buffer
     that stays in cache, and returns 0. Raises ValueError for rows that do not exist.
     """
+    _check("table", table)
+    _check("indices", indices, torch.int32)
     if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < len(table):
         raise ValueError(f"rows {int(indices.min())} to {int(indices.max())} of {len(table)}: give rows that exist")
     gather: Callable[[int, int, int], float] = implementation("table", table).gathering(table, indices)
     return gather
+
+
+def _check(name: str, array: Tensor, dtype: torch.dtype = torch.float32) -> None:
+    if array.dtype != dtype or not array.is_contiguous():
+        layout = "" if array.is_contiguous() else ", not contiguous"
+        raise ValueError(f"{name} is {array.dtype}{layout}: a contiguous array of {dtype} is needed")

@@ -71,7 +71,9 @@ class UndirectedGraph:
         starts, lengths = np.empty(csr.shape[0] + 1, dtype=np.int64), np.empty(csr.shape[0], dtype=np.int64)
         neighbours = np.empty(2 * csr.nnz, dtype=np.int32)
         directions = np.empty(2 * csr.nnz, dtype=np.uint8) if directed else None
-        total = extension.symmetrize(csr.indptr, csr.indices, starts, neighbours, directions, lengths, threads)
+        kind = np.int32 if csr.indptr.dtype == csr.indices.dtype == np.int32 else np.int64
+        matrix = (np.ascontiguousarray(array, dtype=kind) for array in (csr.indptr, csr.indices))
+        total = extension.symmetrize(*matrix, starts, neighbours, directions, lengths, threads)
         neighbours.resize(total, refcheck=False)
         starts = np.concatenate(([0], np.cumsum(lengths)))
         weights = np.ascontiguousarray(node_weights, dtype=np.int64)
@@ -157,6 +159,10 @@ class UndirectedGraph:
 
         With ``volume`` then fewer rows that parts need of others; each node counts as one row.
         """
+        if parts.dtype != np.int32 or parts.shape != (self.nodes,) or not parts.flags.c_contiguous:
+            layout = "" if parts.flags.c_contiguous else ", not contiguous"
+            shape = f"{parts.dtype} {list(parts.shape)}{layout}"
+            raise ValueError(f"parts is {shape}: contiguous int32 [{self.nodes}] is needed, as it is written over")
         loads = np.empty((count, self.node_weights.shape[1]), dtype=np.int64)
         extension.refine(*self._arrays, self.directions, bounds, volume, parts, loads, threads)
         return loads

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from backends.kernels.checks import check_values
 from backends.kernels.dispatch import implementation
 from backends.kernels.extension import extension, threads, workers
 from backends.kernels.operand import operand, register_rows
@@ -25,6 +26,10 @@ def take_rows(csr: Csr, rows: NDArray[np.int64], weight: Tensor | None = None) -
     operand(csr)  # checks the arrays
     if weight is not None and weight.shape != (csr.nnz,):
         raise ValueError(f"weight has shape {tuple(weight.shape)}: {csr.nnz} edges need ({csr.nnz},)")
+    if weight is not None:
+        check_values("weight", weight)
+    if rows.ndim != 1 or rows.dtype.kind not in "iu":
+        raise ValueError(f"rows are {rows.dtype} {list(rows.shape)}: one axis of integers is needed")
     bad = np.flatnonzero((rows < 0) | (rows >= csr.shape[0]))
     if len(bad):
         raise ValueError(f"row {rows[bad[0]]} is not in the matrix: allowed are 0 to {csr.shape[0] - 1}")
@@ -41,8 +46,8 @@ def take_rows(csr: Csr, rows: NDArray[np.int64], weight: Tensor | None = None) -
     kind: Any = torch.float32 if weight is None else weight.dtype
     weights = None if weight is None else torch.empty(len(indices), dtype=kind)
     extension.copy_rows(
-        *_contiguous(csr), weight, np.ascontiguousarray(rows), starts, indices, weights,
-        workers(len(indices), _WIDTH),
+        *_contiguous(csr), None if weight is None else weight.detach().contiguous(),
+        np.ascontiguousarray(rows, dtype=np.int64), starts, indices, weights, workers(len(indices), _WIDTH),
     )  # fmt: skip
     return register_rows(csr, Csr(starts, indices, (len(rows), csr.shape[1]))), weights
 

@@ -21,7 +21,7 @@ class MaskArguments(tuple[Any, ...]):
 
     @classmethod
     def of(cls, key: int, *others: Any) -> "MaskArguments":
-        """Arguments of a key; the extension takes exact integers, other kinds would let it convert arrays as well."""
+        """Arguments of a key; the extension takes exact integers at once, other kinds in a second attempt."""
         arguments = cls((int(key), *others))
         arguments.key = key
         return arguments

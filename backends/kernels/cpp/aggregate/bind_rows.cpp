@@ -48,25 +48,23 @@ void add_rows(In<T> x, In<int64_t> rows, Out<T> out, int threads) {
 
 template <class I>
 void define_layout(nb::module_& m) {
-    m.def("count_distinct", &count_distinct<I>, "indices"_a.noconvert(), "columns"_a, "threads"_a);
-    m.def("is_matrix", &is_matrix<I>, "indptr"_a.noconvert(), "indices"_a.noconvert(), "columns"_a, "threads"_a);
-    m.def("cut_pieces", &cut_pieces<I>, "indptr"_a.noconvert(), "row_cost"_a, "bounds"_a.noconvert());
+    m.def("count_distinct", &count_distinct<I>, "indices"_a, "columns"_a, "threads"_a);
+    m.def("is_matrix", &is_matrix<I>, "indptr"_a, "indices"_a, "columns"_a, "threads"_a);
+    m.def("cut_pieces", &cut_pieces<I>, "indptr"_a, "row_cost"_a, "bounds"_a);
 }
 
 template <class T>
 void define_spreading(nb::module_& m) {
-    m.def("spread_rows", &spread_rows<T>, "x"_a.noconvert(), "scale"_a.noconvert().none(), "rows"_a.noconvert(),
-          "out"_a.noconvert(), "threads"_a);
-    m.def("add_rows", &add_rows<T>, "x"_a.noconvert(), "rows"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
+    m.def("spread_rows", &spread_rows<T>, "x"_a, "scale"_a.none(), "rows"_a, "out"_a, "threads"_a);
+    m.def("add_rows", &add_rows<T>, "x"_a, "rows"_a, "out"_a, "threads"_a);
 }
 
 }  // namespace
 
 void define_rows(nb::module_& m) {
     for_each_type([&]<class T, class I>() {
-        m.def("copy_rows", &copy_rows<T, I>, "indptr"_a.noconvert(), "indices"_a.noconvert(),
-              "weight"_a.noconvert().none(), "rows"_a.noconvert(), "starts"_a.noconvert(), "out"_a.noconvert(),
-              "out_weight"_a.noconvert().none(), "threads"_a);
+        m.def("copy_rows", &copy_rows<T, I>, "indptr"_a, "indices"_a, "weight"_a.none(), "rows"_a, "starts"_a,
+              "out"_a, "out_weight"_a.none(), "threads"_a);
     });
     define_layout<int32_t>(m);
     define_layout<int64_t>(m);

@@ -4,16 +4,39 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 
+#include <utility>
+
 #include "common/buffer.hpp"
 #include "common/matrix.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
+// An array that is read or written where it lies. Nanobind would copy one of another type or layout without a word, which
+// narrows numbers and loses what is written; here it is a TypeError, also inside of tuples and lists.
+template <class Array>
+struct InPlace : Array {
+    using Array::Array;
+    InPlace(Array&& array) : Array(std::move(array)) {}
+};
+
+template <class Array>
+struct nb::detail::type_caster<InPlace<Array>> {
+    NB_TYPE_CASTER(InPlace<Array>, make_caster<Array>::Name)
+
+    template <class Flags>
+    bool from_python(handle source, Flags flags, cleanup_list* cleanup) noexcept {
+        make_caster<Array> caster;
+        if (!caster.from_python(source, Flags(flags & ~Flags(cast_flags::convert)), cleanup)) return false;
+        value = std::move(caster.value);
+        return true;
+    }
+};
+
 template <class T>
-using In = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
+using In = InPlace<nb::ndarray<const T, nb::c_contig, nb::device::cpu>>;
 template <class T>
-using Out = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
+using Out = InPlace<nb::ndarray<T, nb::c_contig, nb::device::cpu>>;
 template <class T>
 using Maybe = std::optional<In<T>>;
 

@@ -8,7 +8,7 @@
 
 namespace {
 
-using Array = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Array = InPlace<nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>>;
 using Reaches = std::vector<std::vector<std::optional<int64_t>>>;
 
 template <class Narrow, class Wide>
@@ -143,25 +143,24 @@ nb::tuple first_of_rows(In<T> indptr, In<V> values, int64_t most, int threads) {
 
 template <class T>
 void define_layers(nb::module_& m) {
-    m.def("first_of_rows", &first_of_rows<T, int32_t>, "indptr"_a.noconvert(), "values"_a.noconvert(), "most"_a, "threads"_a);
-    m.def("first_of_rows", &first_of_rows<T, int64_t>, "indptr"_a.noconvert(), "values"_a.noconvert(), "most"_a, "threads"_a);
-    m.def("add_self_loops", &add_self_loops<T>, "indptr"_a.noconvert(), "indices"_a.noconvert(), "columns"_a,
-          "scale"_a.noconvert().none(), "edge_weights"_a.noconvert().none(), "positions"_a.noconvert().none(), "threads"_a);
+    m.def("first_of_rows", &first_of_rows<T, int32_t>, "indptr"_a, "values"_a, "most"_a, "threads"_a);
+    m.def("first_of_rows", &first_of_rows<T, int64_t>, "indptr"_a, "values"_a, "most"_a, "threads"_a);
+    m.def("add_self_loops", &add_self_loops<T>, "indptr"_a, "indices"_a, "columns"_a, "scale"_a.none(),
+          "edge_weights"_a.none(), "positions"_a.none(), "threads"_a);
 }
 
 }  // namespace
 
 void define_neighbourhood(nb::module_& m) {
-    m.def("khop", &khop, "indptr"_a.noconvert(), "indices"_a.noconvert(), "ids"_a.noconvert().none(),
-          "weight"_a.noconvert().none(), "sums"_a.noconvert().none(), "targets"_a.noconvert(), "reaches"_a, "key"_a, "apart"_a, "sampler"_a,
-          "replacement"_a, "threads"_a);
-    m.def("sample", &sample, "indptr"_a.noconvert(), "indices"_a.noconvert(), "ids"_a.noconvert().none(),
-          "weight"_a.noconvert().none(), "sums"_a.noconvert().none(), "nodes"_a.noconvert(), "fanout"_a.none(), "keys"_a.noconvert().none(), "key"_a,
-          "node_ids"_a.noconvert().none(), "sampler"_a, "replacement"_a, "threads"_a);
+    m.def("khop", &khop, "indptr"_a, "indices"_a, "ids"_a.none(), "weight"_a.none(), "sums"_a.none(), "targets"_a,
+          "reaches"_a, "key"_a, "apart"_a, "sampler"_a, "replacement"_a, "threads"_a);
+    m.def("sample", &sample, "indptr"_a, "indices"_a, "ids"_a.none(), "weight"_a.none(), "sums"_a.none(), "nodes"_a,
+          "fanout"_a.none(), "keys"_a.none(), "key"_a, "node_ids"_a.none(), "sampler"_a, "replacement"_a,
+          "threads"_a);
     m.def("keyed", [](uint64_t key, int64_t id) { return kernels::keyed(key, id); });
     define_layers<int32_t>(m);
     define_layers<int64_t>(m);
-    m.def("weight_sums", &weight_sums, "indptr"_a.noconvert(), "weight"_a.noconvert(), "threads"_a);
+    m.def("weight_sums", &weight_sums, "indptr"_a, "weight"_a, "threads"_a);
     m.def("shuffle", [](int64_t degree, int64_t count, uint64_t key) {
         kernels::Buffer<int64_t> places;
         kernels::Shuffle().take(degree, count, key, 0, places.grow(count));

@@ -71,12 +71,11 @@ nb::tuple merge(In<uint8_t> data, In<int64_t> starts, In<int64_t> ends,
 }  // namespace
 
 void define_graphfeature(nb::module_& m) {
-    m.def("graphfeature_count", &count, "data"_a.noconvert(), "starts"_a.noconvert(), "ends"_a.noconvert(),
-          "counts"_a.noconvert(), "threads"_a);
-    m.def("graphfeature_decode", &decode, "data"_a.noconvert(), "starts"_a.noconvert(), "ends"_a.noconvert(),
-          "nodes"_a.noconvert(), "edges"_a.noconvert(), "columns"_a, "labelled"_a, "raw"_a, "each"_a, "set"_a.none(),
-          "set_features"_a, "feature_columns"_a, "feature_values"_a, "threads"_a);
-    m.def("graphfeature_merge", &merge, "data"_a.noconvert(), "starts"_a.noconvert(), "ends"_a.noconvert(), "reaches"_a,
+    m.def("graphfeature_count", &count, "data"_a, "starts"_a, "ends"_a, "counts"_a, "threads"_a);
+    m.def("graphfeature_decode", &decode, "data"_a, "starts"_a, "ends"_a, "nodes"_a, "edges"_a, "columns"_a,
+          "labelled"_a, "raw"_a, "each"_a, "set"_a.none(), "set_features"_a, "feature_columns"_a, "feature_values"_a,
+          "threads"_a);
+    m.def("graphfeature_merge", &merge, "data"_a, "starts"_a, "ends"_a, "reaches"_a,
           "apart"_a, "degrees"_a, "weighted_degrees"_a, "features"_a, "edge_weights"_a, "edge_width"_a,
           "threads"_a);
 }

@@ -44,7 +44,7 @@ nb::tuple column(In<uint8_t> file, In<int64_t> offsets, In<int64_t> sizes, int l
 }  // namespace
 
 void define_parquet(nb::module_& m) {
-    m.def("parquet_column", &column, "file"_a.noconvert(), "offsets"_a.noconvert(), "sizes"_a.noconvert(), "levels"_a,
-          "strings"_a, "each"_a, "threads"_a);
+    m.def("parquet_column", &column, "file"_a, "offsets"_a, "sizes"_a, "levels"_a, "strings"_a,
+          "each"_a, "threads"_a);
     m.def("crc32", [](In<uint8_t> data) { return kernels::crc32(data.data(), int64_t(data.size())); });
 }
