@@ -21,7 +21,7 @@ void max_backward(In<I> indptr, In<I> indices, In<int64_t> bounds, In<T> x, Mayb
                                       const_cast<I*>(winner.data()), int64_t(x.shape(1))};
     const auto plan = plan_of(bounds);
     nb::gil_scoped_release released;
-    if (grad_x) kernels::max_backward_x(task, grad.data(), grad_x->data(), threads);
+    if (grad_x) kernels::max_backward_x(task, grad.data(), grad_x->data(), int64_t(x.shape(0)), threads);
     if (grad_weight) kernels::max_backward_weight(task, plan, grad.data(), grad_weight->data(), threads);
 }
 
