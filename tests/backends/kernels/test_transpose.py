@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from backends.kernels.extension import extension
 from backends.kernels.operand import operand
 from backends.kernels.transpose import Transpose, plain_transpose, transposed
+from datasets.csr import Csr
 from datasets.high_water import HighWater
 from tests.backends.kernels.matrices import hub_csr, matrices, random_csr
 
@@ -24,8 +25,25 @@ def check(actual, expected):
         assert getattr(actual, name).dtype == getattr(expected, name).dtype
 
 
+@st.composite
+def matrices_with_hubs(draw):
+    """Few columns, so that several threads share the edges, empty rows, and a row with half of the edges."""
+    random = np.random.default_rng(draw(st.integers(0, 999)))
+    rows, columns, edges = draw(st.integers(1, 30)), draw(st.integers(1, 9)), draw(st.integers(0, 200))
+    ends = random.integers(0, rows, edges) // 3 * 3  # two of three rows have none
+    ends[random.random(edges) < draw(st.sampled_from([0, 0.5, 1]))] = draw(st.integers(0, rows - 1))
+    indptr = np.concatenate(([0], np.cumsum(np.bincount(ends, minlength=rows)))).astype(np.int32)
+    return Csr(indptr, random.integers(0, columns, edges).astype(np.int32), (rows, columns))
+
+
 @settings(deadline=None)
-@given(matrices(), st.integers(1, 5))
+@given(matrices_with_hubs(), st.sampled_from([1, 2, 3, 7]))
+def test_threads_that_begin_inside_of_a_row_take_each_edge_once(csr, threads):
+    check(by_threads(csr, threads), plain_transpose(csr.indptr, csr.indices, csr.shape))
+
+
+@settings(deadline=None)
+@given(matrices(), st.sampled_from([1, 2, 3, 5, 7]))
 def test_the_compiled_transpose_equals_numpys(csr, threads):
     check(by_threads(csr, threads), plain_transpose(csr.indptr, csr.indices, csr.shape))
 

@@ -16,28 +16,59 @@ struct Transposed {
     I* inverse;      // [nnz]: position of each forward edge in the transposed order
 };
 
+// Where each of `parts` equal shares of `count` begins, and the end of the last.
+inline std::vector<int64_t> equal_shares(int64_t count, int parts) {
+    std::vector<int64_t> cuts(parts + 1);
+    for (int part = 0; part <= parts; ++part) cuts[part] = count / parts * part + count % parts * part / parts;
+    return cuts;
+}
+
+// Turn each part's counts of the edges of a column into where its first one goes, and write the columns' starts.
+template <class I>
+void place_columns(std::vector<std::vector<I>>& at, int64_t columns, I* indptr, int threads) {
+    const std::vector<int64_t> slices = equal_shares(columns, threads);
+    std::vector<I> before(threads + 1);  // edges of the slices before each
+#pragma omp parallel num_threads(threads)
+    {
+#pragma omp for schedule(static, 1)
+        for (int slice = 0; slice < threads; ++slice) {
+            I sum = 0;
+            for (const auto& counts : at)
+                for (int64_t c = slices[slice]; c < slices[slice + 1]; ++c) sum += counts[c];
+            before[slice + 1] = sum;
+        }
+#pragma omp single
+        for (int slice = 0; slice < threads; ++slice) before[slice + 1] += before[slice];
+#pragma omp for schedule(static, 1)
+        for (int slice = 0; slice < threads; ++slice) {
+            I sum = before[slice];
+            for (int64_t c = slices[slice]; c < slices[slice + 1]; ++c) {
+                indptr[c] = sum;
+                for (auto& next : at) sum += std::exchange(next[c], sum);
+            }
+        }
+    }
+    indptr[columns] = before[threads];
+}
+
 template <class I>
 void transpose(const CsrView<I>& a, int64_t columns, const Transposed<I>& out, int threads) {
-    // each part counts all columns: more parts than a column has edges would cost more than the edges do
+    // each part counts all columns: with at least as many edges as columns in each, the counts are no more than the edges
     const int parts = int(std::clamp<int64_t>(a.edges() / std::max<int64_t>(columns, 1), 1, threads));
-    const std::vector<int64_t> cuts = cut_rows(a, parts);
+    const std::vector<int64_t> cuts = equal_shares(a.edges(), parts);  // of edges: a row may be as long as many others
     std::vector<std::vector<I>> at(parts);  // of each part: how many edges a column has, then where its next one goes
 #pragma omp parallel for num_threads(parts) schedule(static, 1)
     for (int part = 0; part < parts; ++part) {
         at[part].assign(columns, 0);
-        for (int64_t e = a.indptr[cuts[part]]; e < a.indptr[cuts[part + 1]]; ++e) ++at[part][a.indices[e]];
+        for (int64_t e = cuts[part]; e < cuts[part + 1]; ++e) ++at[part][a.indices[e]];
     }
-    I sum = 0;
-    for (int64_t column = 0; column < columns; ++column) {
-        out.indptr[column] = sum;
-        for (auto& next : at) sum += std::exchange(next[column], sum);
-    }
-    out.indptr[columns] = sum;
+    place_columns(at, columns, out.indptr, threads);
 #pragma omp parallel for num_threads(parts) schedule(static, 1)
     for (int part = 0; part < parts; ++part) {
         I* next = at[part].data();
-        for (int64_t row = cuts[part]; row < cuts[part + 1]; ++row)
-            for (int64_t e = a.indptr[row]; e < a.indptr[row + 1]; ++e) {
+        int64_t e = cuts[part], row = std::upper_bound(a.indptr, a.indptr + a.rows, I(e)) - a.indptr - 1;
+        for (; e < cuts[part + 1]; ++row)
+            for (const int64_t end = std::min<int64_t>(a.indptr[row + 1], cuts[part + 1]); e < end; ++e) {
                 const I slot = next[a.indices[e]]++;
                 out.indices[slot] = I(row);
                 out.permutation[slot] = I(e);
