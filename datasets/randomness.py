@@ -1,6 +1,7 @@
 """Counter-based random numbers: every choice is a hash of (seed, purpose, id), independent of order and threads."""
 
 import zlib
+from operator import index
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,8 @@ def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def stream(seed: int, purpose: str) -> int:
-    """Return the 64-bit key of one purpose under one seed."""
-    return _mix_word(_mix_word(seed + GAMMA & _WORD) ^ (zlib.crc32(purpose.encode()) * GAMMA & _WORD))
+    """Return the 64-bit key of one purpose under one seed, any whole number: it counts modulo 2^64."""
+    return _mix_word(_mix_word(index(seed) + GAMMA & _WORD) ^ (zlib.crc32(purpose.encode()) * GAMMA & _WORD))
 
 
 def _mix_word(value: int) -> int:

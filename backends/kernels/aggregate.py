@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from backends.kernels import scatter
-from backends.kernels.checks import check_epilogue, check_heads, check_rows, check_shape, check_values
+from backends.kernels.checks import check_epilogue, check_heads, check_key, check_rows, check_shape, check_values
 from backends.kernels.dispatch import implementation
 from backends.kernels.dropout import Mask, checked
 from backends.kernels.epilogue import bias_activation
@@ -162,7 +162,10 @@ def _edge_mask(dropout: float, seed: int | None) -> Mask | None:
     """The mask of attention: its rows are edges, its columns heads."""
     if dropout == 0:
         return None
-    return Mask(dropout, int(torch.randint(1 << 62, ())) if seed is None else seed)
+    if seed is None:
+        return Mask(dropout, int(torch.randint(1 << 62, ())))
+    check_key("seed", seed)
+    return Mask(dropout, seed)
 
 
 def _check_attention(

@@ -1,9 +1,11 @@
 """Checks of arguments that the kernels share; native code runs only on arguments that passed them."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
 ACTIVATIONS = ("none", "relu", "elu")
+MOST_KEY = (1 << 64) - 1
 _DTYPES = (torch.float32, torch.float64)
 
 
@@ -35,6 +37,12 @@ def check_values(name: str, tensor: Tensor, like: Tensor | None = None) -> None:
         raise ValueError(f"{name} is {tensor.dtype} beside {like.dtype}: give both in one type")
     if tensor.device != like.device:
         raise ValueError(f"{name} is on {tensor.device} beside {like.device}: give both on one device")
+
+
+def check_key(name: str, key: int) -> None:
+    """Refuse a key of hashes that is no whole number of 64 bits."""
+    if not isinstance(key, (int, np.integer)) or not 0 <= key <= MOST_KEY:
+        raise ValueError(f"{name} is {key!r}: allowed are whole numbers from 0 to 2^64 - 1 = {MOST_KEY}")
 
 
 def check_heads(name: str, heads: int) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from backends.kernels.checks import check_values
+from backends.kernels.checks import check_key, check_values
 from backends.kernels.dispatch import implementation
 from backends.kernels.operand import operand
 from datasets.csr import Csr
@@ -18,11 +18,15 @@ class Mask:
     """Which entries dropout retains: those whose 32-bit word, a hash of ``key``, node and column, reaches the bound.
 
     ``nodes`` int64 [rows] numbers the rows, ``None``: by their position. Retained entries are multiplied by ``scale``.
+    Raises ValueError for a ``key`` that is no whole number from 0 to 2^64 - 1.
     """
 
     rate: float
     key: int
     nodes: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        check_key("the key of a mask", self.key)
 
     @property
     def bound(self) -> int:

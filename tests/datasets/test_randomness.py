@@ -32,3 +32,8 @@ def test_logarithm_is_within_two_units_of_the_last_place():
     values = np.concatenate([drawn, [1.0, 2.0**-53, 0.5, math.sqrt(0.5), np.nextafter(1.0, 0)]])
     exact = np.array([math.log(value) for value in values])
     assert (np.abs(logarithm(values) - exact) <= 2 * np.spacing(np.abs(exact))).all()
+
+
+def test_a_seed_is_any_whole_number():
+    assert stream(np.int64(3), "x") == stream(np.uint64(3), "x") == stream(3, "x") == stream(3 + 2**64, "x")
+    assert stream(np.int64(-1), "x") == stream(-1, "x") == stream(2**64 - 1, "x")

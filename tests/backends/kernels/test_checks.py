@@ -54,6 +54,12 @@ CALLS = {
     "bias is torch.float64 beside": lambda: spmm_layer(MATRIX, X, torch.ones(2).double()),
     "bias is torch.float32 beside torch.float64": lambda: bias_activation(X.double(), torch.ones(2)),
     "targets is torch.float32 beside": lambda: binary_cross_entropy(X.double(), X),
+    "the key of a mask is -1: allowed are whole numbers from 0 to": lambda: dropout(X, Mask(0.5, -1)),
+    r"the key of a mask is 18446744073709551616": lambda: dropout(X, Mask(0.5, 1 << 64)),
+    "the key of a mask is 1.5": lambda: dropout(X, Mask(0.5, 1.5)),
+    "seed is -3: allowed are whole numbers from 0 to": lambda: gat(
+        MATRIX, X[:, None], ONES, ONES[:30], dropout=0.5, seed=-3
+    ),
     "parts=0 is not allowed: at least 1": lambda: partition_rows(MATRIX, 0),
 }
 
