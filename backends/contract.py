@@ -210,9 +210,10 @@ class PartitionTask:
     @property
     def bounds(self) -> Nodes:
         """The largest load of a part in each constraint, int64 [constraints]; no less than an even share needs."""
-        total = self.weights.sum(0, dtype=np.int64)
-        most = float(min(self.imbalance, self.parts))  # all of a load: a bound beyond it may not fit 64 bits
-        bounds: Nodes = np.maximum((most * total / self.parts).astype(np.int64), -(-total // self.parts))
+        total: Nodes = self.weights.sum(0, dtype=np.int64)
+        if self.imbalance >= self.parts:
+            return total  # a bound beyond it may not fit 64 bits
+        bounds: Nodes = np.maximum((self.imbalance * total / self.parts).astype(np.int64), -(-total // self.parts))
         return bounds
 
 

@@ -80,6 +80,11 @@ class BlocksparseConfig(BackendConfig):
         if len(self.link) not in (0, 2):
             raise ValueError(f"backend.link={list(self.link)} is not allowed: [bytes per second, seconds], or []")
         _ = self.network
+        if self.link and self.ranks == 1 and not self.replay:
+            raise ValueError(
+                f"backend.link={list(self.link)} holds back messages between ranks, of which backend.ranks=1 sends "
+                "none: give more ranks, numbers of them to model (backend.replay), or backend.link=[]"
+            )
 
     @property
     def densities(self) -> tuple[float, ...]:
@@ -98,8 +103,10 @@ class BlocksparseConfig(BackendConfig):
     def for_parity_gate(self) -> "BlocksparseConfig":
         """The same ranks as far as the gate's graphs reach; these have no parts, and no epoch is modelled there."""
         bounds = "edges" if self.bounds == "parts" else self.bounds
-        replication = self.replication if self.ranks > 1 else 1  # else that of modelled ranks
-        return BlocksparseGateConfig(**vars(self) | {"bounds": bounds, "replay": [], "replication": replication})
+        options = vars(self) | {"bounds": bounds, "replay": []}
+        if self.ranks == 1:  # they are those of modelled ranks
+            options |= {"replication": 1, "link": []}
+        return BlocksparseGateConfig(**options)
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
         """Also refuse mini batches, which are backend agl's, and ranks where they cannot run."""

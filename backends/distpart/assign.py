@@ -97,8 +97,8 @@ def assign(graph: TypedGraph, weights: NDArray[np.int64], options: AssignOptions
     loads = weights.any(axis=0)  # a type without nodes is none
     if options.method == "metis" and (several := int(loads.sum())) > 1:
         raise GraphError(
-            f"method 'metis' balances one load, not {several} (one for each type or class of nodes, one more for the "
-            f"edges of each): choose another of {', '.join(OWN)}"
+            f"method 'metis' balances one load, not {several} (one for each type, class or weight of nodes, one more "
+            f"for the edges of each): choose another of {', '.join(OWN)}"
         )
     objective = OBJECTIVES[options.objective]
     task = PartitionTask(options.parts, weights, options.imbalance, objective, options.seed, options.threads)

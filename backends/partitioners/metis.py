@@ -21,7 +21,7 @@ class MetisPartitioner(GraphPartitioner):
         if task.parts == 1:
             return np.zeros(graph.nodes, dtype=np.int32)
         kind = int(pymetis.ObjType.VOL if task.objective == "volume" else pymetis.ObjType.CUT)
-        imbalance = max(1, round(1000 * (task.imbalance - 1)))
+        imbalance = max(1, round(1000 * (min(task.imbalance, task.parts) - 1)))  # which METIS takes as an integer
         options = pymetis.Options(seed=task.seed & 0x7FFFFFFF, ufactor=imbalance, objtype=kind)
         dtype = pymetis.zero_copy_dtype()
         starts, neighbours = (array.astype(dtype, copy=False) for array in (graph.starts, graph.neighbours))

@@ -83,8 +83,20 @@ def features_of(
 
 def default_features(table: UserTable, roles: Collection[str]) -> list[str]:
     """The columns of numbers or lists that have no role, in the order of the table."""
-    kinds = {name: table.kind(name) for name in table.data.column_names if name not in roles}
-    return [name for name, kind in kinds.items() if is_list(kind) or is_number(kind)]
+    return [name for name in table.data.column_names if name not in roles and _is_feature(table, name)]
+
+
+def notes_of_columns(table: UserTable, roles: Collection[str]) -> tuple[str, ...]:
+    """A note on columns that are no features by default: a single word makes a whole column of a CSV file text."""
+    others = [name for name in table.data.column_names if name not in roles and not _is_feature(table, name)]
+    return (
+        (f"columns of the node table that hold no numbers and are no features: {', '.join(others)}",) if others else ()
+    )
+
+
+def _is_feature(table: UserTable, name: str) -> bool:
+    kind = table.kind(name)
+    return is_list(kind) or is_number(kind)
 
 
 def weights_of(table: UserTable, column: str) -> NDArray[np.float32] | None:

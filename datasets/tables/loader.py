@@ -10,7 +10,16 @@ from datasets.features import in_layout, layout_notes
 from datasets.graph import Graph
 from datasets.hashes import combined_sha256
 from datasets.paths import Files, Options
-from datasets.tables.columns import edge_arrays, id_kind, labels_of, positions_of, require_named, split_of, types_of
+from datasets.tables.columns import (
+    edge_arrays,
+    id_kind,
+    labels_of,
+    notes_of_columns,
+    positions_of,
+    require_named,
+    split_of,
+    types_of,
+)
 from datasets.tables.identity import content_sha256
 from datasets.tables.options import EDGE_ROLES, NamedTableOptions, table_options
 from datasets.tables.reading import read_table, table_sha256
@@ -41,6 +50,8 @@ def load(name: str, files: Files, options: Options) -> Graph:
     }
     labels, classes = labels_of(node_table, tables.label)
     features = table_features(node_table, tables, tables.width)
+    by_default = tables.features is None and tables.feature_columns is None
+    column_notes = notes_of_columns(node_table, tables.roles) if by_default else ()
     return Graph(
         name=tables.name,
         csr=csr,
@@ -55,7 +66,7 @@ def load(name: str, files: Files, options: Options) -> Graph:
         sha256=_sha256(tables, options),
         trust="local",
         self_loops_dropped=loops,
-        notes=layout_notes(features, tables.layout),
+        notes=layout_notes(features, tables.layout) + column_notes,
     )
 
 

@@ -57,11 +57,6 @@ class DatasetComparisons:
     figure: str
 
     @property
-    def anchor(self) -> str:
-        """Anchor of the data set's section in a page."""
-        return f"{self.name}-{self.machine}"
-
-    @property
     def machine(self) -> str:
         """The machine that measured them."""
         return self.scope.machine
@@ -107,7 +102,7 @@ def of_scenarios(
         replace(
             dataset,
             comparisons=_with_different_titles([one for one in dataset.comparisons if accepts(one.scenario)]),
-            figure=f"{dataset.anchor}{suffix}.svg",
+            figure=f"{dataset.name}-{dataset.machine}{suffix}.svg",
         )
         for dataset in datasets
     ]

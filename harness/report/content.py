@@ -27,14 +27,13 @@ class Code:
 
 @dataclass(frozen=True)
 class Hyperlink:
-    """A link to an ``anchor`` of a ``page`` (this one where none is named), to a ``record`` or to a ``source`` file.
+    """A link to a ``page``, to a ``record`` or to a ``source`` file.
 
     A link to a page needs no text: its renderer knows what the page's file is called.
     """
 
     text: str = ""
     page: str = ""
-    anchor: str = ""
     record: Path | None = None
     source: str = ""
 
@@ -127,11 +126,10 @@ class Details:
 
 @dataclass(frozen=True)
 class Section:
-    """Content under a heading, with an anchor where other pages link to it."""
+    """Content under a heading."""
 
     title: str
     content: "Sequence[Block]"
-    anchor: str = ""
 
 
 Block = Section | Details | Paragraph | Bullets | Commands | Table | Figure

@@ -347,12 +347,11 @@ def ratio_of(above: Row, below: Row) -> Summary | None:
 
 def _add_ratio(row: Row, table: Sequence[Row]) -> None:
     """Compare with the fastest peer of the same groups, in the same precision if there is one."""
-    peers = [other for other in table if other.peer and ratio_of(row, other)]
-    same = [other for other in peers if other.dtype == row.dtype]
-    best = next(iter(same or peers), None)
-    if best is not None:
-        row.ratio = ratio_of(row, best)
-        row.ratio_to, row.lower_precision = best.label, not same
+    peers = [other for other in table if other.peer]
+    for peer in sorted(peers, key=lambda peer: peer.dtype != row.dtype):
+        if ratio := ratio_of(row, peer):
+            row.ratio, row.ratio_to, row.lower_precision = ratio, peer.label, peer.dtype != row.dtype
+            return
 
 
 def _at(record: Record, keys: Sequence[str]) -> Any:

@@ -12,7 +12,7 @@ from harness.report.pages.comparison import comparison_pages, other_protocol_pag
 from harness.report.pages.epochs import epochs_page
 from harness.report.pages.front import front_page
 from harness.report.pages.history import history_page, superseded_pages
-from harness.report.pages.kernels import kernels_page
+from harness.report.pages.kernels import kernels_pages
 from harness.report.render import markdown
 from harness.report.repeats import repeats
 from harness.report.reported import Reported
@@ -68,7 +68,7 @@ def table_pages(reported: Reported, environments: Mapping[str, Mapping[str, Any]
     if reported.trained:
         yield from comparison_pages(reported.trained, environments)
     if reported.multiplied:
-        yield kernels_page(reported.multiplied, environments)
+        yield from kernels_pages(reported.multiplied, environments)
     if reported.full:
         yield epochs_page(reported.full)
     for machines in reported.suites.values():

@@ -15,7 +15,7 @@ _BYTES_PER_EDGE = 96  # of a piece while it is sorted: ends, owners, order, and 
 _LEAST_PIECE, _PIECE = 1 << 14, 1 << 18  # edges; larger pieces are no faster, and take more memory
 _MOST_PIECES = 1024  # from there on pieces grow: each part opens all of them for each of its columns
 _BUCKET_EDGE = 8 + 4  # row and owner, beside both ends
-_PART_NODE = 8 + 8 + 8 + 1 + 1  # of a part that is written: HALO nodes, ids, their parts, flags as they are made
+_PART_NODE = 8 + 1 + 1  # of a part that is written: its HALO nodes, and what marks them while they are sought
 _GRAPH_NODE, _GRAPH_EDGE = 8 + 1 + 8 + 8, 8 + 8 + 8 + 1 + 8  # ids, flags, parts and original ids in the files
 
 
@@ -38,8 +38,8 @@ class Forecast:
     def of(cls, graph: TypedGraph, memory: int, threads: int, hops: int = 1) -> "Forecast":
         """Count bytes from sizes alone; each thread has its own piece and table of nodes: fewer are used if need be."""
         number = np.dtype(index_dtype(max(1, graph.total_nodes))).itemsize
-        # a part may need nearly all nodes, beside the table of their local numbers
-        shared, own = graph.total_nodes * (4 + 2 * number), graph.total_nodes * (number + _PART_NODE)
+        # a part may need nearly all nodes, beside the table of their local numbers, which is filled from a copy
+        shared, own = graph.total_nodes * (4 + 2 * number), graph.total_nodes * (2 * number + _PART_NODE)
         if hops > 1:
             own += graph.total_nodes * 2 + graph.total_edges // 8  # nodes of a hop, and a bit for each far edge
         room = (memory - shared) // (own + _LEAST_PIECE * _BYTES_PER_EDGE)

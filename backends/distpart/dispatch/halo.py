@@ -37,14 +37,16 @@ class PartHalo:
             reached = halo._add_far_edges(rings[-1], numbering)
             rings.append(np.flatnonzero(reached & ~known))
             known |= reached
-        halo.nodes = np.concatenate(rings)
+        if len(rings) > 1:
+            halo.nodes = np.concatenate(rings)
         return halo
 
     def _add_far_edges(self, nodes: NDArray[np.int64], numbering: Numbering) -> NDArray[np.bool_]:
-        """Mark the edges to some nodes of other parts; returns for each node whether it is a source of one."""
+        """Mark the edges to ascending nodes of other parts; returns for each node whether it is a source of one."""
         wanted, reached = (np.zeros(len(numbering.parts), dtype=bool) for _ in range(2))
         wanted[nodes] = True
-        for owner in np.unique(numbering.part_of(nodes)).tolist():
+        counts = np.diff(np.searchsorted(nodes, numbering.bounds[:, -1]), prepend=0)
+        for owner in np.flatnonzero(counts).tolist():
             for piece in self.buckets.pieces_with(owner):
                 share = self.buckets.share(piece, owner)
                 is_far = wanted[share.destinations]

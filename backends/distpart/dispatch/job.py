@@ -1,6 +1,7 @@
 """The whole dispatch: map over pieces of edges, reduce over parts, resumed where it was cut short."""
 
 import shutil
+import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,8 +80,9 @@ def _checked(graph: TypedGraph, folder: Path, name: str, options: DispatchOption
 
 def _refuse_long_path(address: str | None) -> None:
     """Raise ValueError where Ray is to be started and its sockets' path would be too long."""
-    folder = tempfile.gettempdir()
-    if address is None and len(folder) > ray_cluster.LONGEST_FOLDER:
+    folder, ray = tempfile.gettempdir(), sys.modules.get("ray")
+    is_started = ray is not None and ray.is_initialized()
+    if address is None and not is_started and len(folder) > ray_cluster.LONGEST_FOLDER:
         raise ValueError(
             f"{folder} is too long a path for Ray's sockets: set TMPDIR to one of at most {ray_cluster.LONGEST_FOLDER} "
             "characters, or name a running cluster (--address)"

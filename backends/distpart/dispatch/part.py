@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from backends.distpart.dispatch.buckets import EdgeBuckets, Share
 from backends.distpart.dispatch.halo import PartHalo
 from backends.distpart.dispatch.numbering import Numbering
-from backends.distpart.typed_graph import Attributes, TypedGraph
+from backends.distpart.typed_graph import Attributes, Ids, TypedGraph
 from datasets.csr import index_dtype
 from datasets.features import SparseFeatures
 from datasets.files import atomic_folder
@@ -22,6 +22,7 @@ from datasets.partition.dgl_format import TensorRows, write_graph, write_tensors
 GRAPH, NODE_FEATURES, EDGE_FEATURES = "graph.dgl", "node_feat.dgl", "edge_feat.dgl"
 ORIGINAL_NODES, ORIGINAL_EDGES = "orig_nids.dgl", "orig_eids.dgl"
 _INT64 = np.dtype(np.int64)
+_NODES = 1 << 16  # of a part, of which one column is computed at a time
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class PartWriter:
         first, last = self.numbering.owned(part)
         owned, nodes = last - first, last - first + len(halo.nodes)
         local = np.full(self.graph.total_nodes, -1, dtype=index_dtype(nodes))
-        local[first:last], local[halo.nodes] = np.arange(owned), np.arange(owned, nodes)
+        local[first:last] = np.arange(owned, dtype=local.dtype)
+        local[halo.nodes] = np.arange(owned, nodes, dtype=local.dtype)
         inner = int(self.buckets.bounds[part, -1] - self.buckets.bounds[part, 0])
         edges = inner + halo.far_count
 
@@ -72,25 +74,26 @@ class PartWriter:
             shares = _Shares(lambda: itertools.chain(self.buckets.shares(part), halo.far_edges()), value)
             return TensorRows(np.dtype(dtype), (edges,), shares)
 
-        ids = np.concatenate([np.arange(first, last), halo.nodes])
+        def of_nodes(value: Callable[[Ids], NDArray[Any]], dtype: Any = _INT64) -> TensorRows:
+            return TensorRows(np.dtype(dtype), (nodes,), map(value, _node_pieces(first, last, halo.nodes)))
+
         ndata = {
-            "_ID": ids,
-            "inner_node": (np.arange(nodes) < owned).astype(np.uint8),
-            "part_id": self.numbering.part_of(ids),
+            "_ID": of_nodes(lambda ids: ids),
+            "inner_node": of_nodes(lambda ids: ((ids >= first) & (ids < last)).view(np.uint8), np.uint8),
+            "part_id": of_nodes(self.numbering.part_of),
         }
         edata = {
             "_ID": of_edges(lambda share: share.ids),
             "inner_edge": of_edges(lambda share: np.full(len(share.rows), share.places is None), np.uint8),
         }
         if self.graph.is_typed:
-            ndata["_TYPE"] = self.numbering.types_of(ids)
+            ndata["_TYPE"] = of_nodes(self.numbering.types_of, np.int16)
             edata["_TYPE"] = of_edges(lambda share: np.full(len(share.rows), share.kind, np.int32), np.int32)
         if self.options.original_ids:
-            ndata["orig_id"] = self._ids_within_types(ids)
+            ndata["orig_id"] = of_nodes(self._ids_within_types)
             edata["orig_id"] = of_edges(self._original_edges)
-        columns = {name: TensorRows.of(array) for name, array in ndata.items()}
         sources, destinations = of_edges(lambda s: local[s.sources]), of_edges(lambda s: local[s.destinations])
-        write_graph(path, nodes, sources, destinations, columns, edata)
+        write_graph(path, nodes, sources, destinations, ndata, edata)
 
     def _original_edges(self, share: Share) -> NDArray[np.int64]:
         edges = self.graph.edges[self.graph.schema.relations[share.kind]]
@@ -145,6 +148,14 @@ class _Shares:
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
         return (self.value(share) for share in self.shares())
+
+
+def _node_pieces(first: int, last: int, halo: Ids) -> Iterator[Ids]:
+    """New ids of a part's nodes, owned ones first, some at a time."""
+    for start in range(first, last, _NODES):
+        yield np.arange(start, min(start + _NODES, last))
+    for start in range(0, len(halo), _NODES):
+        yield halo[start : start + _NODES]
 
 
 def _pieces(array: Any, rows: Iterable[NDArray[np.int64]], length: int) -> Iterator[NDArray[Any]]:

@@ -1,7 +1,6 @@
-"""Pages of all trainings and inferences: a summary, and for each data set every engine in every form."""
+"""Pages of all trainings and inferences: a summary, and for each data set and machine every engine in every form."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 from harness.report import figures, formats, speedups, tables
@@ -51,7 +50,8 @@ LEGEND = {
     "marked as unchecked",
 }
 INTRODUCTION = (
-    "Every engine in every form, by data set, model and what was timed; each data set has a page of tables. The "
+    "Every engine in every form, by data set, model and what was timed; each data set has a page of tables on each "
+    "machine. The "
     "summary has one row for each timed call of which ours and a peer were measured in turns: our fastest form beside "
     "the fastest form of any peer. Where several suites timed the same call, it shows the table with the smallest "
     "factor; a doubtful one only if all are."
@@ -76,7 +76,7 @@ RECOVERED = term(
 def comparison_pages(
     datasets: Sequence[DatasetComparisons], environments: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[Page]:
-    """Overview and summary over all tables, then a page of tables for each data set."""
+    """Overview and summary over all tables, then a page of tables for each data set and machine."""
     yield from _pages("comparison", "Comparison", INTRODUCTION, datasets, environments)
 
 
@@ -95,11 +95,6 @@ def other_protocol_pages(
     yield from _pages(f"protocol-{protocol}", title, introduction, datasets, environments, current=False)
 
 
-def tables_page(page: str, dataset: DatasetComparisons) -> str:
-    """Name of the page with a data set's tables, to which ``page`` is the summary."""
-    return f"{page}-{dataset.name}"
-
-
 def _pages(
     name: str,
     title: str,
@@ -111,12 +106,10 @@ def _pages(
     summary = Section("Summary", on_each_machine(datasets, _summary))
     entries = Section("The tables", [Bullets([_entry(name, dataset) for dataset in datasets]), _legend(datasets)])
     yield Page(name, title, [Paragraph(introduction), summary, entries])
-    for _, group in groupby(datasets, lambda dataset: dataset.name):
-        machines = list(group)
+    for dataset in datasets:
         reading: Text = ["The summary over all data sets, and how to read the tables: ", Hyperlink(page=name), "."]
-        tables_of_each = [_dataset(dataset, current) for dataset in machines]
-        content: list[Block] = [Paragraph(reading), *tables_of_each, provenance.environments_of(machines, environments)]
-        yield Page(tables_page(name, machines[0]), f"{title}: {machines[0].name}", content)
+        content = [Paragraph(reading), *_dataset(dataset, current), provenance.environments_of([dataset], environments)]
+        yield Page(data.tables_page(name, dataset), data.tables_title(title, dataset), content)
 
 
 def _summary(datasets: Sequence[DatasetComparisons], suffix: str) -> list[Block]:
@@ -140,7 +133,7 @@ def _summary(datasets: Sequence[DatasetComparisons], suffix: str) -> list[Block]
 
 def _entry(name: str, dataset: DatasetComparisons) -> list[Span]:
     synthetic = " (synthetic)" if dataset.facts.get("synthetic") else ""
-    link = Hyperlink(dataset.name, tables_page(name, dataset), dataset.anchor)
+    link = Hyperlink(dataset.name, data.tables_page(name, dataset))
     return [link, f"{synthetic} on {dataset.machine}: {formats.plural(len(dataset.comparisons), 'table')}"]
 
 
@@ -152,9 +145,9 @@ def _legend(datasets: Sequence[DatasetComparisons]) -> Details:
     return Details("How to read them", [Bullets(items)])
 
 
-def _dataset(dataset: DatasetComparisons, current: bool) -> Section:
+def _dataset(dataset: DatasetComparisons, current: bool) -> list[Block]:
     draw = figures.draw_times
-    content: list[Block] = [
+    return [
         data.counts(dataset),
         Paragraph(_origin(dataset.facts)),
         *data.structure(dataset),
@@ -163,7 +156,6 @@ def _dataset(dataset: DatasetComparisons, current: bool) -> Section:
         *_parts(dataset),
         *[_comparison(dataset, comparison, current) for comparison in dataset.comparisons],
     ]
-    return Section(f"{dataset.title} on {dataset.machine}", content, dataset.anchor)
 
 
 def _parts(dataset: DatasetComparisons) -> list[Block]:

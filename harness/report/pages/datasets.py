@@ -19,6 +19,16 @@ TRUST = {
 }
 
 
+def tables_page(page: str, dataset: DatasetComparisons) -> str:
+    """Name of the page with a data set's tables on its machine, to which ``page`` is the summary."""
+    return f"{page}-{dataset.name}-{dataset.machine}"
+
+
+def tables_title(title: str, dataset: DatasetComparisons) -> str:
+    """Title of the page with a data set's tables on its machine; ``title`` is the summary's."""
+    return f"{title}: {dataset.title} on {dataset.machine}"
+
+
 def counts(dataset: DatasetComparisons) -> Block:
     """The counts of each graph that cells read, and the published ones."""
     known = _graphs(dataset)

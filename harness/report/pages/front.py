@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from harness.report.comparisons import DatasetComparisons
 from harness.report.content import Block, Cell, Code, Column, Details, Hyperlink, Page, Paragraph, Section, Span, Table
-from harness.report.pages import comparison, epochs, kernels
+from harness.report.pages import datasets as data
+from harness.report.pages import epochs, kernels
 from harness.report.reported import Reported
 from harness.report.scopes import machines_of, on_each_machine
 from harness.report.suites.records import SuiteRecords
@@ -50,12 +51,12 @@ def _scope(reported: Reported) -> list[Span]:
 
 def _pages(reported: Reported) -> Table:
     about = {
-        "kernels": "one aggregation, forward and backward: every form of every engine, "
-        "fraction of this machine's ceiling",
+        "kernels": "one aggregation, forward and backward: ours and the fastest peer, fraction of this machine's "
+        "ceiling; a page of every form of every engine for each data set and machine",
         "epochs": "full-batch epochs by depth: ours and the fastest peer, the dense floor, memory",
         **{name: _suite(machines, reported.protocol) for name, machines in reported.suites.items()},
         "comparison": "epoch time with interval and ratio to the fastest peer, phases, hit rate, "
-        "scores beside published ones, memory; a page for each data set",
+        "scores beside published ones, memory; a page for each data set and machine",
         "history": "each headline by date and commit, what was measured again, links to superseded records",
         **{f"protocol-{number}": f"all tables of protocol {number}" for number in reported.superseded},
     }
@@ -75,21 +76,20 @@ def _parts(trained: Sequence[DatasetComparisons]) -> list[Span]:
     known = [dataset for dataset in trained if any(row.parts() for row in dataset.rows)]
     spans: list[Span] = []
     for dataset in known:
-        page = comparison.tables_page("comparison", dataset)
-        link = Hyperlink(f"{dataset.name} on {dataset.machine}", page, dataset.anchor)
+        link = Hyperlink(f"{dataset.name} on {dataset.machine}", data.tables_page("comparison", dataset))
         spans += [", ", link] if spans else [link]
     return spans
 
 
 def _datasets(trained: Sequence[DatasetComparisons], multiplied: Sequence[DatasetComparisons]) -> Details:
     rows = [_dataset(dataset, "kernels", ", one aggregation") for dataset in multiplied]
-    rows += [_dataset(dataset, comparison.tables_page("comparison", dataset), "") for dataset in trained]
+    rows += [_dataset(dataset, "comparison", "") for dataset in trained]
     heads = [*_left("data set", "machine"), *[Column(title) for title in ("tables", "rows", "rows without a result")]]
     return Details("Data sets", [Table(heads, rows)])
 
 
 def _dataset(dataset: DatasetComparisons, page: str, what: str) -> list[Cell]:
-    link = Hyperlink(f"{dataset.name}{what}", page=page, anchor=dataset.anchor)
+    link = Hyperlink(f"{dataset.name}{what}", data.tables_page(page, dataset))
     synthetic = " (synthetic)" if dataset.facts.get("synthetic") else ""
     counts = (len(dataset.comparisons), len(dataset.rows), sum(not row.ok for row in dataset.rows))
     return [[link, synthetic], dataset.machine, *map(str, counts)]

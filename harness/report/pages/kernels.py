@@ -1,6 +1,6 @@
-"""Page of one aggregation: our kernels beside every form of the peers, as fractions of this machine's ceiling."""
+"""Pages of one aggregation: our kernels beside every form of the peers, as fractions of this machine's ceiling."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.report import bounds, figures, formats
@@ -16,6 +16,7 @@ from harness.report.content import (
     Page,
     Paragraph,
     Section,
+    Span,
     Table,
     Text,
     Value,
@@ -29,6 +30,7 @@ from harness.report.rows import Row
 from harness.report.scopes import on_each_machine
 from harness.report.speedups import NONE_IN_TURNS, Speedup, mean_speedups, peer_heads, speedups
 
+NAME, TITLE = "kernels", "One aggregation"
 LARGE = 1_000_000
 NEAR = 0.75
 KINDS = {False: "spmm (gcn, sage)", True: "gat"}
@@ -77,8 +79,18 @@ class AggregationSpeedup(Speedup):
         return max((item["nnz"] for item in self.ours.record.get("facts", {}).get("spmm", ())), default=0) > LARGE
 
 
-def kernels_page(datasets: Sequence[DatasetComparisons], environments: Mapping[str, Mapping[str, Any]]) -> Page:
-    """Means and overview, the large matrices far from the ceiling, then each data set with its tables."""
+def kernels_pages(
+    datasets: Sequence[DatasetComparisons], environments: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Page]:
+    """Means, overview and the large matrices far from the ceiling, then a page for each data set and machine."""
+    yield _summary(datasets)
+    for dataset in datasets:
+        reading: Text = ["The means over all data sets, and how to read the tables: ", Hyperlink(page=NAME), "."]
+        content = [Paragraph(reading), *_dataset(dataset), provenance.environments_of([dataset], environments)]
+        yield Page(data.tables_page(NAME, dataset), data.tables_title(TITLE, dataset), content)
+
+
+def _summary(datasets: Sequence[DatasetComparisons]) -> Page:
     intro: Text = [
         *(
             "The aggregation of a layer over its edges, alone, forward and backward: ",
@@ -86,7 +98,8 @@ def kernels_page(datasets: Sequence[DatasetComparisons], environments: Mapping[s
             " is a weighted sum ",
         ),
         *("over in-edges, ", Code("sage"), " a mean, ", Code("gat"), " the softmax of given scores and the weighted "),
-        "sum. All engines get the same matrix in the same order and the same operands; each form of a peer is a row.",
+        "sum. All engines get the same matrix in the same order and the same operands; each form of a peer is a "
+        "row of a data set's page.",
     ]
     reading = (
         "How many times as fast our engine is as the fastest form of any peer in the same group (median over median, "
@@ -104,11 +117,14 @@ def kernels_page(datasets: Sequence[DatasetComparisons], environments: Mapping[s
         *on_each_machine(datasets, _below),
         Paragraph(tried),
         Section("How to read it", [Bullets([term(word, meaning) for word, meaning in LEGEND.items()])]),
-        *forms_tried(datasets),
-        *[_dataset(dataset) for dataset in datasets],
-        provenance.environments_of(datasets, environments),
+        Section("The tables", [Bullets([_entry(dataset) for dataset in datasets])]),
     ]
-    return Page("kernels", "One aggregation", content)
+    return Page(NAME, TITLE, content)
+
+
+def _entry(dataset: DatasetComparisons) -> list[Span]:
+    tables = formats.plural(len(dataset.comparisons), "table")
+    return [Hyperlink(dataset.title, data.tables_page(NAME, dataset)), f" on {dataset.machine}: {tables}"]
 
 
 def means_and_figure(datasets: Sequence[DatasetComparisons], suffix: str) -> list[Block]:
@@ -218,14 +234,14 @@ def _reason(row: Row) -> str:
     return "; ".join(words) + "."
 
 
-def _dataset(dataset: DatasetComparisons) -> Section:
-    content: list[Block] = [
+def _dataset(dataset: DatasetComparisons) -> list[Block]:
+    return [
         data.counts(dataset),
         *data.structure(dataset),
         Figure(f"Times on {dataset.name}", dataset.figure, _typical(dataset), figures.draw_times),
+        *forms_tried([dataset]),
         *[_comparison(dataset, comparison) for comparison in dataset.comparisons],
     ]
-    return Section(f"{dataset.title} on {dataset.machine}", content, dataset.anchor)
 
 
 def _typical(dataset: DatasetComparisons) -> list[Comparison]:

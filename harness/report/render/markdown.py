@@ -56,8 +56,7 @@ class Markdown:
         for block in content:
             match block:
                 case Section():
-                    anchor = f'<a id="{block.anchor}"></a>\n' if block.anchor else ""
-                    yield f"{anchor}{'#' * depth} {block.title}"
+                    yield f"{'#' * depth} {block.title}"
                     yield from self.blocks(block.content, depth + 1)
                 case Details():
                     yield f"<details><summary>{self._summary(block.title)}</summary>"
@@ -106,8 +105,7 @@ class Markdown:
             return _quoted(Path(os.path.relpath(link.record, self.out)).as_posix())
         if link.source:
             return f"../{link.source}"
-        anchor = f"#{_quoted(link.anchor)}" if link.anchor else ""
-        return f"{_quoted(link.page)}{SUFFIX if link.page else ''}{anchor}"
+        return f"{_quoted(link.page)}{SUFFIX}"
 
     def _summary(self, title: Text) -> str:
         """Titles of folded content stand inside HTML, where Markdown's marks have no meaning."""

@@ -257,6 +257,8 @@ def test_messages_are_held_back_for_a_slow_link():
         BlocksparseConfig(link=[1e9])
     with pytest.raises(ValueError, match="is not allowed"):
         BlocksparseConfig(link=[0.0, 1.0])
+    with pytest.raises(ValueError, match="give more ranks"):
+        BlocksparseConfig(link=[1e9, 1e-3])
 
 
 @pytest.mark.parametrize(("ranks", "replication"), [(2, 1), (4, 1), (4, 2)])

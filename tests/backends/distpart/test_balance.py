@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backends.contract import PartitionTask
-from backends.distpart.assign import AssignOptions, assign, constraints
+from backends.distpart.assign import METHODS, AssignOptions, assign, constraints
 from backends.distpart.commandline import main
 from backends.distpart.files.chunked import write_chunked
 from backends.distpart.multilevel import COARSEST, NODES_PER_PART, Multilevel
@@ -61,14 +61,23 @@ def test_weights_whose_sum_is_beyond_64_bits_are_refused():
 def test_a_bound_is_the_mean_times_the_imbalance_and_at_most_the_whole_load(parts, imbalance, total):
     bound = int(PartitionTask(parts, np.array([[total]]), imbalance, "cut", 0, 1).bounds[0])
     exact = max(min(Fraction(imbalance) / parts, 1) * total, -(-total // parts))
-    assert abs(bound - exact) <= 1 + exact / (1 << 50)
+    assert abs(bound - exact) <= (0 if imbalance >= parts else 1 + exact / (1 << 50))
 
 
 @given(bound=st.integers(0, 1 << 62), count=st.integers(2, 4096))
+@example(bound=1 << 62, count=4096)
 def test_clusters_of_large_loads_are_as_heavy_as_the_bounds_allow(bound, count):
     smallest = max(COARSEST, NODES_PER_PART * count)
     heaviest = int(Multilevel(count, np.array([bound]), 0, 1, 1).heaviest_cluster(smallest)[0])
     assert heaviest * smallest <= max(bound * count, smallest) < (heaviest + 1) * smallest
+
+
+@pytest.mark.parametrize("imbalance", [1e10, 1e300])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_bound_beyond_64_bits_is_no_bound(method, imbalance):
+    weights = np.full((400, 1), (1 << 62) // 400)
+    parts = assign(typed_graph(grid(20)), weights, AssignOptions(2, method, imbalance, strict=True))
+    assert set(parts.tolist()) <= {0, 1}
 
 
 def test_several_loads_are_refused_by_metis_in_the_words_of_the_command(tmp_path, capsys):

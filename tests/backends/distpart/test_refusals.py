@@ -1,9 +1,11 @@
 """What a command is refused for is known before the assignment, which may take hours."""
 
 import json
+import sys
 import tracemalloc
 from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -101,12 +103,16 @@ def test_a_cell_is_bounded_by_the_memory_that_it_names_alone(threads):
         assert forecast.threads == (1 if memory else threads)
 
 
-def test_the_forecast_holds_the_tables_of_a_part_that_needs_most_nodes(tmp_path):
-    graph = homogeneous(nodes=400_000, edges=1_200_000)
-    memory = Forecast.of(graph, 1 << 40, 1).memory
+@pytest.mark.parametrize(("hops", "original_ids"), [(1, False), (1, True), (2, True)])
+@pytest.mark.parametrize(("make_graph", "nodes"), [(homogeneous, 120_000), (stored_graph, 60_000)])
+def test_the_forecast_holds_the_tables_of_a_part(make_graph, nodes, hops, original_ids, tmp_path):
+    graph = make_graph(nodes=nodes, edges=2 * nodes)
+    memory = Forecast.of(graph, 1 << 40, 1, hops).memory
+    small = homogeneous()  # for what is imported at the first dispatch of a process
+    DispatchJob(small, Numbering.of(small, np.zeros(40, np.int32), 1), tmp_path / "first", "toy").run()
     tracemalloc.start()
-    parts = np.random.default_rng(0).integers(0, 2, graph.total_nodes).astype(np.int32)
-    numbering, options = Numbering.of(graph, parts, 2), DispatchOptions(memory=memory)
+    parts = np.random.default_rng(0).integers(0, 3, graph.total_nodes).astype(np.int32)
+    numbering, options = Numbering.of(graph, parts, 3), DispatchOptions(memory, hops=hops, original_ids=original_ids)
     DispatchJob(graph, numbering, tmp_path / "out", "toy", options).run()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -170,12 +176,17 @@ def test_a_name_with_a_slash_in_the_metadata_is_refused_before_the_assignment(co
 
 
 @pytest.mark.parametrize(
-    ("address", "outcome"),
-    [(None, pytest.raises(ValueError, match="too long a path for Ray's sockets: set TMPDIR")), ("auto", nullcontext())],
-    ids=["started here", "joined"],
+    ("address", "is_started", "outcome"),
+    [
+        (None, False, pytest.raises(ValueError, match="too long a path for Ray's sockets: set TMPDIR")),
+        (None, True, nullcontext()),
+        ("auto", False, nullcontext()),
+    ],
+    ids=["started here", "started before", "joined"],
 )
-def test_a_temporary_folder_that_is_too_long_for_ray_is_refused_at_once(address, outcome, tmp_path, monkeypatch):
+def test_a_temporary_folder_too_long_for_ray_is_refused_at_once(address, is_started, outcome, tmp_path, monkeypatch):
     monkeypatch.setattr(ray_cluster, "version", lambda _: "2.40")
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: is_started))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("long" * 20)))
     with outcome:
         refuse_at_once(homogeneous(), tmp_path / "out", "toy", DispatchOptions(run_on="ray", address=address))

@@ -53,6 +53,15 @@ def tables(draw: st.DrawFn) -> tuple[Columns, Columns]:
     return nodes, edges | {"type": [draw(st.integers(0, 5)) for _ in ends], "f": [draw(numbers) for _ in ends]}
 
 
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_a_column_that_a_word_makes_text_is_no_feature_and_a_note_says_so(tmp_path: Path, ending: str) -> None:
+    nodes = NODES | {"b": ["0", "one", "0"]}
+    graph = load(tmp_path, nodes, EDGES, ending)
+    assert graph.features.shape == (3, 1) and any("no features: b" in note for note in graph.notes)
+    named = load(tmp_path, nodes, EDGES, ending, features=["a"])
+    assert named.features.shape == (3, 1) and named.notes == ()
+
+
 @settings(max_examples=60, deadline=None)
 @given(both_tables=tables(), ending=st.sampled_from(["parquet", "csv"]), both=st.booleans())
 def test_a_written_graph_comes_back(

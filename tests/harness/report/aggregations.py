@@ -32,5 +32,10 @@ def line_with(page: str, start: str) -> list[str]:
 
 def comparison_text(reports: Path) -> str:
     """The summary, then the tables of all data sets."""
-    pages = [reports / "comparison.md", *sorted(reports.glob("comparison-*.md"))]
+    return text_of(reports, "comparison")
+
+
+def text_of(reports: Path, name: str) -> str:
+    """A page and then all pages of tables to which it is the summary."""
+    pages = [reports / f"{name}.md", *sorted(reports.glob(f"{name}-*.md"))]
     return "\n".join(page.read_text() for page in pages)

@@ -7,7 +7,7 @@ import pytest
 
 from harness.report.write import write_reports
 from tests import factory
-from tests.harness.report.aggregations import LIMITS, aggregation
+from tests.harness.report.aggregations import LIMITS, aggregation, text_of
 
 ENGINES = {"agl": 0.01, "dgl": 0.02, "pyg": 0.03}
 
@@ -39,4 +39,4 @@ def page(tmp_path: Path) -> tuple[Path, str]:
     for backend, seconds in (("agl", 0.01), ("dgl", 0.03)):
         factory.write(results, factory.in_fresh_processes(factory.record(backend, 0, seconds)) | {"limits": LIMITS})
     write_reports(results, tmp_path / "reports")
-    return tmp_path, (tmp_path / "reports" / "kernels.md").read_text()
+    return tmp_path, text_of(tmp_path / "reports", "kernels")

@@ -5,9 +5,12 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from backends.ablation import resolve
-from harness.planning.compose import compose_arguments
+from harness.planning.compose import CONF, compose_arguments
 from harness.planning.config import load
 from harness.planning.identity import execution_config
 from harness.report import commandline
@@ -36,6 +39,29 @@ def test_the_printed_command_leads_back_to_the_same_cell(arguments: list[str]) -
     assert execution_config(again) == execution_config(config)
     assert (same, again.seed) == (names, 3)
     assert len(overrides) <= len(arguments) + 2
+
+
+GROUPS = ("dataset", "model", "backend", "scenario", "order", "launcher", "measure")
+NAMES = {group: [path.stem for path in sorted((CONF / group).glob("*.yaml"))] for group in GROUPS}
+
+
+@given(st.data())
+@settings(max_examples=5, deadline=None)
+def test_groups_compose_apart_to_what_they_compose_to_together(data: st.DataObject) -> None:
+    choices = tuple(f"{group}={data.draw(st.sampled_from(names))}" for group, names in NAMES.items())
+    assert commandline._composed(choices) == commandline._composed_together(choices)
+
+
+def test_the_ablations_of_a_backend_compose_with_it() -> None:
+    choices = ("dataset=uug", "model=sage", "backend=agl", "scenario=infer", "+ablation=[pruning,partition]")
+    assert commandline._composed(choices) == commandline._composed_together(choices) != {}
+
+
+def test_recipes_set_no_key_of_a_group_that_composes_apart() -> None:
+    recipes = {path.stem: yaml.safe_load(path.read_text()) or {} for path in (CONF / "recipe").glob("*.yaml")}
+    assert recipes and not {
+        name: set(keys) & {*GROUPS[2:]} for name, keys in recipes.items() if {*keys} & {*GROUPS[2:]}
+    }
 
 
 def _resolved(arguments: list[str]) -> Any:
@@ -71,13 +97,15 @@ VALUES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
 @pytest.mark.parametrize("seeds", [[3], [3, 4]], ids=["one cell", "sweep"])
-def test_a_value_of_the_printed_command_comes_back(value: Any, seeds: list[int]) -> None:
-    printed = commandline.command(["agl"], [f"+dataset.options.note={commandline.text(value)}"], seeds)
-    compositions = compose_arguments(shlex.split(printed)[3:])
-    notes = [composition.values["dataset"]["options"]["note"] for composition in compositions]
-    assert [(type(note), note) for note in notes] == [(type(value), value)] * len(seeds)
+def test_values_of_the_printed_command_come_back(seeds: list[int]) -> None:
+    notes = [f"+dataset.options.note{place}={commandline.text(value)}" for place, value in enumerate(VALUES)]
+    compositions = compose_arguments(shlex.split(commandline.command(["agl"], notes, seeds))[3:])
+    assert len(compositions) == len(seeds)
+    for composition in compositions:
+        options = composition.values["dataset"]["options"]
+        read = [options[f"note{place}"] for place in range(len(VALUES))]
+        assert [(type(value), value) for value in read] == [(type(value), value) for value in VALUES]
 
 
 def test_text_is_quoted_only_where_it_would_be_read_otherwise() -> None:

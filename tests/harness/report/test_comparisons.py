@@ -16,8 +16,8 @@ def test_equal_titles_get_the_values_that_differ(tmp_path: Path) -> None:
             factory.write(tmp_path / "results", factory.record(backend, config=config), folder=f"{backend}{hidden}")
     write_reports(tmp_path / "results", tmp_path / "reports")
     page = comparison_text(tmp_path / "reports")
-    titles = [line for line in page.splitlines() if line.startswith("### ")]
-    start = "### cora: gat, train, full batch, 2 layers"
+    titles = [line for line in page.splitlines() if line.startswith("## cora: ")]
+    start = "## cora: gat, train, full batch, 2 layers"
     assert sorted(titles) == [f"{start}, hidden={hidden}, cpu, 2 threads" for hidden in (16, 8)]
 
 
@@ -27,4 +27,4 @@ def test_a_limit_that_is_raised_for_one_engine_parts_no_table(tmp_path: Path, li
         config = factory.config(backend, 0, measure={limit: seconds})
         factory.write(tmp_path / "results", factory.record(backend, config=config))
     write_reports(tmp_path / "results", tmp_path / "reports")
-    assert comparison_text(tmp_path / "reports").count("\n### ") == 1
+    assert comparison_text(tmp_path / "reports").count("\n## cora: ") == 1

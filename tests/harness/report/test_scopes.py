@@ -69,7 +69,7 @@ def test_records_of_the_older_protocol_stay_on_a_page_of_their_own(reports: Path
     for machine in ("first", "second"):
         below = text.partition(f"### On {machine}\n")[2]
         assert factor_in(line_with(below, "cora")) == pytest.approx(FACTORS[machine, 2], rel=0.05)
-    assert "python -m harness backend" not in page(reports, "protocol-2-cora")
+    assert "python -m harness backend" not in page(reports, "protocol-2-cora-first")
 
 
 def test_every_record_is_linked_by_a_page(reports: Path) -> None:

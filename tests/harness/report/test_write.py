@@ -20,7 +20,7 @@ def test_twice_the_same_bytes_wherever_the_folder_lies(results: Path, tmp_path: 
     shutil.copytree(results, tmp_path / "elsewhere" / "results")
     moved = write_reports(tmp_path / "elsewhere" / "results", tmp_path / "elsewhere" / "reports")
     assert first == again == {path.name: path.read_bytes() for path in moved}
-    assert {"README.md", "comparison.md", "comparison-cora.md"} < set(first)
+    assert {"README.md", "comparison.md", f"comparison-cora-{factory.MACHINE}.md"} < set(first)
     assert any(name.endswith(".svg") for name in first)
     assert b"o not edit" in first["comparison.md"]
 
@@ -29,7 +29,7 @@ def test_the_folder_of_a_machine_is_reported_like_the_results_folder_that_holds_
     results: Path, tmp_path: Path
 ) -> None:
     written = {path.name: path for path in write_reports(results / factory.MACHINE, tmp_path / "reports")}
-    assert f"cora-{factory.MACHINE}" in written["comparison-cora.md"].read_text()
+    assert f"comparison-cora-{factory.MACHINE}.md" in written
 
 
 def test_every_record_that_counts_is_linked(results: Path, tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from backends.contract import Unsupported
+from backends.distpart import dispatcher
+from backends.distpart.typed_graph import typed_graph
 from backends.kernels.extension import extension
 from backends.registry import config_class, runtime
 from datasets.partition.dgl_format import TensorRows, read_graph, read_tensors, write_graph, write_tensors
@@ -17,6 +19,7 @@ from harness.measure.written_parts import broken_parts, parts_of
 from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig
 from harness.scenario.dispatch import Dispatch
 from harness.verify.dispatch import broken_edge_attributes, verify_dispatch
+from harness.verify.outcome import Incorrect
 from tests.backends.distpart.plain_graphs import graph_of
 from tests.backends.distpart.test_assignments import assigned, task_of
 from tests.graphs import awkward_graph
@@ -89,6 +92,15 @@ def test_parts_are_those_that_the_same_options_assign(options, tmp_path):
     np.testing.assert_array_equal(parts_of(written), assigned(graph, task_of(graph, 3), **options))
 
 
+def cell_of(engine):
+    return RunConfig(
+        dataset=DatasetConfig("tiny"),
+        model=ModelConfig("gcn"),
+        backend=config_class(engine)(),
+        scenario=ScenarioConfig("dispatch", parts=3),
+    )
+
+
 ENGINES = ["distpart", pytest.param("dgl", marks=pytest.mark.needs_dgl)]
 
 
@@ -126,13 +138,16 @@ def test_wrong_attributes_of_edges_are_named(name, lost, tmp_path):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_engines_pass_the_gate_with_attributes_of_edges(engine):
-    cell = RunConfig(
-        dataset=DatasetConfig("tiny"),
-        model=ModelConfig("gcn"),
-        backend=config_class(engine)(),
-        scenario=ScenarioConfig("dispatch", parts=3),
-    )
-    assert verify_dispatch(cell, awkward_graph(1)).keys() == {"small graph in 1 parts", "small graph in 3 parts"}
+    assert verify_dispatch(cell_of(engine), awkward_graph(1)).keys() == {
+        "small graph in 1 parts",
+        "small graph in 3 parts",
+    }
+
+
+def test_the_gate_stops_an_engine_that_loses_attributes_of_edges(monkeypatch):
+    monkeypatch.setattr(dispatcher, "typed_graph", lambda graph: replace(typed_graph(graph), edge_data={}))
+    with pytest.raises(Incorrect, match="part 0: the rows of weight are not those of its edges"):
+        verify_dispatch(cell_of("distpart"), awkward_graph(1))
 
 
 def test_maps_of_a_typed_graph_are_in_the_order_of_new_ids(tmp_path):
@@ -214,13 +229,7 @@ def test_wrong_maps_are_named(tmp_path):
 
 def test_maps_of_the_cells_own_graph_are_checked_before_its_quality_is_counted(tmp_path):
     graph, written = dispatched("distpart", tmp_path / "out")
-    cell = RunConfig(
-        dataset=DatasetConfig("tiny"),
-        model=ModelConfig("gcn"),
-        backend=config_class("distpart")(),
-        scenario=ScenarioConfig("dispatch", parts=3),
-    )
-    scenario = Dispatch(cell, graph)
+    scenario = Dispatch(cell_of("distpart"), graph)
     scenario.engine = SimpleNamespace(written=lambda: written, facts=dict, close=lambda: None)
     assert scenario.facts()["partition"]["parts"] == 3
     repeated = replace(written, nodes=np.concatenate((written.nodes[1:2], written.nodes[1:])))

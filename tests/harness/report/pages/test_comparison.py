@@ -90,10 +90,7 @@ def test_what_an_epochs_seconds_are_for_is_drawn_and_listed_where_it_is_known(tm
     (picture,) = (tmp_path / "reports" / "figures").glob("*-parts.svg")
     assert all(name in picture.read_text() for name in parts)
     front = (tmp_path / "reports" / "README.md").read_text()
-    assert (
-        "What an epoch's seconds are for" in front
-        and "(comparison-cora.md#cora-" in front[front.index("seconds are for") :]
-    )
+    assert "What an epoch's seconds are for" in front and "(comparison-cora-" in front[front.index("seconds are for") :]
 
 
 def test_extrapolated_epochs_are_scaled_and_marked(tmp_path: Path) -> None:
@@ -173,7 +170,7 @@ def test_each_graph_of_a_generated_data_set_has_its_counts(tmp_path: Path) -> No
         values = factory.record("agl", config=config) | {"dataset": graph}
         factory.write(tmp_path / "results", values, folder=f"{nodes}")
     write_reports(tmp_path / "results", tmp_path / "reports")
-    page = (tmp_path / "reports" / "comparison-uug.md").read_text()
+    page = comparison_text(tmp_path / "reports")
     assert "| as loaded, nodes=1000 | 1,000 |" in page and "| as loaded, nodes=20000 | 20,000 |" in page
 
 

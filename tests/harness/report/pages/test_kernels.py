@@ -23,13 +23,13 @@ def test_means_keep_large_and_small_and_sums_and_attention_apart(page: tuple[Pat
 
 
 def test_an_order_is_a_table_of_its_own(page: tuple[Path, str]) -> None:
-    titles = [line for line in page[1].splitlines() if line.startswith("### ")]
+    titles = [line for line in page[1].splitlines() if line.startswith("## cora: ")]
     assert len(titles) == 3
     assert sum("random order" in title for title in titles) == 1
 
 
 def test_a_row_shows_phases_bandwidth_ceiling_and_memory(page: tuple[Path, str]) -> None:
-    table = page[1][page[1].index("### cora: gcn, spmm, 64 wide, cpu") :]
+    table = page[1][page[1].index("## cora: gcn, spmm, 64 wide, cpu") :]
     cells = line_with(table, "blocksparse")
     assert [float(cells[place]) for place in (2, 3)] == pytest.approx([4, 5], rel=0.05)
     assert float(cells[5]) == pytest.approx(100, rel=0.05)  # 1e9 bytes in 10 ms

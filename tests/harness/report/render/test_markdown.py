@@ -32,9 +32,9 @@ def test_a_page_says_that_it_is_generated_and_has_one_title() -> None:
     assert "Do not edit" in text.splitlines()[0] and text.count("\n# Title\n") == 1
 
 
-def test_headings_are_as_deep_as_their_sections_and_carry_anchors() -> None:
+def test_headings_are_as_deep_as_their_sections() -> None:
     inner = Section("inner", [Paragraph("text")])
-    assert rendered(Section("outer", [inner], "place")) == '<a id="place"></a>\n## outer\n\n### inner\n\ntext\n'
+    assert rendered(Section("outer", [inner])) == "## outer\n\n### inner\n\ntext\n"
 
 
 def test_cells_stay_in_their_column_and_on_their_line() -> None:
@@ -50,10 +50,9 @@ def test_a_row_is_as_wide_as_its_table() -> None:
 def test_links_lead_to_pages_records_and_sources() -> None:
     links = [
         Hyperlink(page="epochs"),
-        Hyperlink("here", anchor="x"),
         Hyperlink("0", record=Path("results/a/seed=0.json")),
     ]
-    expected = ["[epochs.md](epochs.md)", "[here](#x)", "[0](../results/a/seed=0.json)"]
+    expected = ["[epochs.md](epochs.md)", "[0](../results/a/seed=0.json)"]
     assert [rendered(Paragraph(link)).strip() for link in links] == expected
     assert rendered(Paragraph(Hyperlink("code", source="a/b.py"))) == "[code](../a/b.py)\n"
 
@@ -61,7 +60,7 @@ def test_links_lead_to_pages_records_and_sources() -> None:
 def test_targets_of_links_hold_nothing_that_ends_them() -> None:
     record = Hyperlink("0", record=Path("my results (old)/a/seed=0.json"))
     assert rendered(Paragraph(record)) == "[0](../my%20results%20%28old%29/a/seed=0.json)\n"
-    assert rendered(Paragraph(Hyperlink("own", "my set", "a b"))) == "[own](my%20set.md#a%20b)\n"
+    assert rendered(Paragraph(Hyperlink("own", "my set"))) == "[own](my%20set.md)\n"
 
 
 def test_spans_lists_details_commands_and_figures_have_their_marks() -> None:
