@@ -161,7 +161,8 @@ def _edge_gradients(
             if DROPS:
                 survives = _retained(edge, known, numbers, head, key, bound, NUMBERED)
                 inner = tl.where(survives, inner * tl.load(constants + 1), 0.0)
-            gradient = alpha * (inner - product)
+            is_fixed = (alpha == 0) | (alpha == 1)  # and rounding must not pass for its gradient
+            gradient = tl.where(is_fixed, 0.0, alpha * (inner - product))
             tl.store(out + edge * heads + head, tl.where(raw > 0, gradient, gradient * slope), mask=live)
 
 

@@ -2,6 +2,7 @@
 // once for both the score's gradient (an inner product) and the source's own (a weighted sum).
 #pragma once
 #include <memory>
+#include <new>
 
 #include "aggregate/gat.hpp"
 
@@ -62,29 +63,33 @@ struct HeadSpread {
     }
 };
 
-// Values that the edges of a destination read, side by side [rows, 3, heads]: its score, the row's maximum plus the
-// logarithm of its sum of exponentials, and the inner product of the output and its gradient.
+struct FreeLines {
+    void operator()(void* memory) const { ::operator delete[](memory, std::align_val_t(64)); }
+};
+template <class T>
+using LineArray = std::unique_ptr<T[], FreeLines>;
+
+// An array that begins with a cache line, not initialized: entries of a power of two lie in as few lines as can be.
+template <class T>
+LineArray<T> line_array(int64_t count) {
+    return LineArray<T>(static_cast<T*>(::operator new[](count * sizeof(T), std::align_val_t(64))));
+}
+
+// Values that the edges of a destination read, side by side [rows, 4, heads]: its score, the row's maximum, one over its
+// sum of exponentials, and the inner product of the output and its gradient. The maximum plus the logarithm of the sum
+// would be one value less, but lose the logarithm beside large scores.
 template <class T, class I, int H>
-std::unique_ptr<T[]> destinations_of(const GatTask<T, I>& t, const GatGradient<T, I>& g, int threads) {
+LineArray<T> destinations_of(const GatTask<T, I>& t, const GatGradient<T, I>& g, int threads) {
     const Heads<H> heads{t.heads};
-    const int64_t rows = g.by_row.rows, blocks = (rows + kBlockRows - 1) / kBlockRows;
-    std::unique_ptr<T[]> values(new T[rows * heads * 3]);
-#pragma omp parallel num_threads(threads)
-    {
-        std::vector<T> level(kBlockRows * heads + lanes<T>, T(1));
-#pragma omp for schedule(static)
-        for (int64_t block = 0; block < blocks; ++block) {
-            const int64_t first = block * kBlockRows, count = std::min(kBlockRows, rows - first);
-            std::copy_n(t.row_sum + first * heads, count * heads, level.data());
-            for (int64_t i = 0; i < count * heads; i += lanes<T>) store(&level[i], logarithm(load(&level[i])));
-            for (int64_t r = 0; r < count; ++r) {
-                T* to = values.get() + (first + r) * heads * 3;
-                for (int64_t h = 0, i = (first + r) * heads; h < heads; ++h, ++i) {
-                    to[h] = t.score_dst[i];
-                    to[heads + h] = t.row_max[i] + level[r * heads + h];
-                    to[2 * heads + h] = g.inner[i];
-                }
-            }
+    LineArray<T> values = line_array<T>(g.by_row.rows * heads * 4);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t row = 0; row < g.by_row.rows; ++row) {
+        T* to = values.get() + row * heads * 4;
+        for (int64_t h = 0, i = row * heads; h < heads; ++h, ++i) {
+            to[h] = t.score_dst[i];
+            to[heads + h] = t.row_max[i];
+            to[2 * heads + h] = T(1) / t.row_sum[i];
+            to[3 * heads + h] = g.inner[i];
         }
     }
     return values;
@@ -99,7 +104,7 @@ class Spreading {
           turns(heads), parts(task.shared ? parts_of<T, HeadSpread<T, I, true>>(heads, task.width)
                             : parts_of<T, HeadSpread<T, I, false>>(heads, task.width)),
           lane(turns.slots), mask(task.dropout, heads, kEdgeBlock) {
-        for (auto* buffer : {&own, &factor, &flow, &offset, &product})
+        for (auto* buffer : {&own, &factor, &level, &flow, &offset, &product})
             buffer->resize(kEdgeBlock * heads + lanes<T>);
     }
 
@@ -129,34 +134,39 @@ class Spreading {
     void collect(const Rows<I>& sources) {
         const I* rows = t.a.indices + sources.starts[0];
         const int64_t count = sources.edges();
-        T *score = factor.data(), *largest = flow.data(), *inner = offset.data();
-        for (int64_t e = 0; e < count; ++e) {
-            const T* to = destinations + int64_t(rows[e]) * heads * 3;
-            copy_heads<T, H>(to, heads, score + e * heads);
-            copy_heads<T, H>(to + heads, heads, largest + e * heads);
-            copy_heads<T, H>(to + 2 * heads, heads, inner + e * heads);
+        T* const to[] = {factor.data(), level.data(), flow.data(), offset.data()};
+        int64_t e = 0;
+        for (; H == 1 && e + 4 <= count; e += 4) {
+            vecn<T, 4> of[4];
+            for (int k = 0; k < 4; ++k) of[k] = load_pack<4>(destinations + int64_t(rows[e + k]) * 4);
+            for (int v = 0; v < 4; ++v) store_pack<4>(to[v] + e, vecn<T, 4>{of[0][v], of[1][v], of[2][v], of[3][v]});
         }
-        for (int64_t e = 0; t.score_edge != nullptr && e < count; ++e)
-            for (int64_t h = 0; h < heads; ++h)
-                score[e * heads + h] += t.score_edge[int64_t(g.permutation[sources.starts[0] + e]) * heads + h];
+        for (; e < count; ++e)
+            for (int v = 0; v < 4; ++v)
+                copy_heads<T, H>(destinations + (int64_t(rows[e]) * 4 + v) * heads, heads, to[v] + e * heads);
         auto&& src = turns.laid(lane);
         for (int64_t r = 0; r < sources.count; ++r) {
             turns.spread(t.score_src + (sources.first + r) * heads, src.data());
-            T* to = own.data() + sources.edge(r) * heads;  // beyond the row the next one's follow
-            turns.each(to, sources.degree(r) * heads, [&](vec<T>, int64_t at, int64_t s) { store(to + at, src[s]); });
+            T* of_row = own.data() + sources.edge(r) * heads;  // beyond the row the next one's follow
+            turns.each(of_row, sources.degree(r) * heads, [&](vec<T>, int64_t at, int64_t s) { store(of_row + at, src[s]); });
         }
+        for (e = 0; t.score_edge != nullptr && e < count; ++e)
+            for (int64_t h = 0; h < heads; ++h)
+                own[e * heads + h] += t.score_edge[int64_t(g.permutation[sources.starts[0] + e]) * heads + h];
     }
 
-    // The edges' attention, recomputed: `factor` weighs their gradients, `flow` also holds leaky's slope.
+    // The edges' attention, recomputed: `factor` weighs their gradients, `flow` also holds leaky's slope. An attention of
+    // all or nothing does not depend on its score: the rounding of a difference of large products must not pass for it.
+    // Scores are rounded as the forward pass rounds them, of which the largest is subtracted.
     void weigh(const Rows<I>& sources) {
         const vec<T> one = broadcast(T(1)), slope = broadcast(t.slope);
         const int64_t count = sources.edges() * heads;
         for (int64_t i = 0; i < count; i += lanes<T>) {
-            const vec<T> raw = load(factor.data() + i) + load(own.data() + i);
-            const vec<T> slopes = raw > vec<T>{} ? one : slope;
-            const vec<T> weight = exponential_or_zero<T>(raw * slopes - load(flow.data() + i));
+            const vec<T> raw = load(own.data() + i) + load(factor.data() + i);
+            const vec<T> above = leaky<T>(raw, t.slope) - load(level.data() + i);
+            const vec<T> weight = exponential_or_zero<T>(above) * load(flow.data() + i);
             store(factor.data() + i, weight);
-            store(flow.data() + i, weight * slopes);
+            store(flow.data() + i, weight == one ? vec<T>{} : raw > vec<T>{} ? weight : weight * slope);
             store(product.data() + i, vec<T>{});
         }
         if (!mask.drops()) return;
@@ -167,8 +177,10 @@ class Spreading {
     void finish(const Rows<I>& sources, T* total, bool fresh) {
         const int64_t count = sources.edges() * heads;
         if (mask.drops()) mask.apply(product.data(), sources.edges());
-        for (int64_t i = 0; i < count; i += lanes<T>)
-            store(product.data() + i, load(flow.data() + i) * (load(product.data() + i) - load(offset.data() + i)));
+        for (int64_t i = 0; i < count; i += lanes<T>) {
+            const vec<T> change = load(flow.data() + i), excess = load(product.data() + i) - load(offset.data() + i);
+            store(product.data() + i, change == vec<T>{} ? change : change * excess);
+        }
         turns.sum_rows(sources, product.data(), lane, total, fresh);
         std::copy_n(product.begin(), count, edge_grad + int64_t(sources.starts[0]) * heads);
     }
@@ -181,7 +193,7 @@ class Spreading {
     const Turns<T, H> turns;
     const std::vector<Part<typename HeadSpread<T, I, false>::Function>> parts;
     LaneBuffer<T> lane;
-    std::vector<T> own, factor, flow, offset, product;
+    std::vector<T> own, factor, level, flow, offset, product;
     EdgeMask<T, H> mask;
 };
 

@@ -104,3 +104,31 @@ def test_dropout_is_the_same_hash_in_every_form(named, monkeypatch):
     torch.testing.assert_close(gat(csr, *inputs, **options, row_parallel=False), native)
     use_plain(monkeypatch)
     torch.testing.assert_close(gat(csr, *inputs, **options), native)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 99), st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 16, 33]), st.sampled_from([0.0, 0.4]))
+def test_scores_far_apart_have_no_gradient_and_equal_ones_keep_theirs(seed, heads, width, dropout):
+    csr, draw = random_csr(seed, 9, 8, 60), np.random.default_rng(seed)
+    z, _, _, _ = drawn(seed, csr, heads, width, 1e6)
+    scores = [torch.from_numpy(1e6 * draw.integers(-2, 3, (count, heads))) for count in reversed(csr.shape)]
+    flow = torch.randn(9, heads, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    inputs, options = [part.float().double() for part in (z, *scores)], {"dropout": dropout, "seed": seed}
+    flow = flow.float().double()
+    with patch.dict(dispatch.IMPLEMENTATIONS, cpu=plain):
+        expected = with_gradients(lambda *parts: gat(csr, *parts, **options), inputs, flow)
+    actual = with_gradients(lambda *parts: gat(csr, *parts, **options), inputs, flow.float())
+    product = width * float(z.abs().max() * flow.abs().max())  # of an edge; those of a row may cancel
+    for one, other in zip(actual, expected, strict=True):
+        assert float((one.double() - other).abs().max()) <= 1e-5 * float(other.abs().max()) + 1e-6 * product
+
+
+def test_an_edge_alone_in_its_row_has_no_score_gradient_however_large_its_features():
+    csr = Csr(np.arange(7, dtype=np.int32), np.arange(6, dtype=np.int32), (6, 6))
+    for scale in (1.0, 1e6, 1e30):
+        z, score_src, score_dst, _ = [part.float() for part in drawn(3, csr, 2, 40, scale)]
+        flow = torch.full((6, 2, 40), 1e9)
+        score_edge = score_src.flip(0).contiguous()
+        inputs = z, score_src, score_dst, score_edge
+        _, grad_z, *others = with_gradients(lambda *parts: gat(csr, *parts), inputs, flow)
+        assert torch.equal(grad_z, flow) and not any(part.any() for part in others)
