@@ -87,8 +87,8 @@ def adjacency_of(graph: Graph, model: str, dtype: str = "float32") -> Adjacency:
         edge_weight[old_positions >= 0] = graph.edge_weights[old_positions[old_positions >= 0]]
     ones = np.ones(csr.nnz) if edge_weight is None else edge_weight.astype(np.float64)
     degree = np.bincount(csr.destinations, weights=ones, minlength=csr.shape[0])
-    with np.errstate(divide="ignore"):
-        scale = np.where(degree > 0, degree**-0.5, 0.0)
+    scale = np.zeros(len(degree))  # also where weights below 0 leave no degree that has a root
+    scale[degree > 0] = degree[degree > 0] ** -0.5
     weight = (scale[csr.destinations] * ones * scale[csr.indices]).astype(dtype)
     return Adjacency(csr, weight, scale.astype(np.float32), edge_weight)
 

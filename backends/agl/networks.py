@@ -67,7 +67,9 @@ def read_state(path: Path) -> State:
     from safetensors.numpy import load_file
 
     if not path.is_file():
-        raise ValueError(f"there is no file {path}: give the .safetensors that scenario.save_state wrote")
+        raise ValueError(
+            f"there is no file {path}: give the .safetensors that `-o` of agl.train or scenario.save_state wrote"
+        )
     try:
         state = load_file(path)
     except (SafetensorError, ValueError, OSError, TypeError) as error:  # numpy has not every type of the format

@@ -189,6 +189,6 @@ def _empty(path: str, role: str) -> TableError:
 
 def _unreadable(where: str, error: Exception) -> Exception:
     """Name the file that Arrow cannot read; an error of the file system, which has a number, names it itself."""
-    if getattr(error, "errno", None) is not None:
-        return error
-    return TableError(f"{where}: {'does not exist' if isinstance(error, FileNotFoundError) else error}")
+    if isinstance(error, FileNotFoundError):
+        return TableError(f"{where} does not exist: give the path of a table that does")
+    return error if getattr(error, "errno", None) is not None else TableError(f"{where}: {error}")

@@ -12,7 +12,7 @@ from datasets.features import SPARSE_SHARE, SPARSE_WIDTH, Features, SparseFeatur
 from datasets.tables.columns import features_of
 from datasets.tables.options import TableOptions
 from datasets.tables.out_of_core import GrowingArray
-from datasets.tables.table import TableError, UserTable, is_list
+from datasets.tables.table import NOT_FINITE, TableError, UserTable, float32_of, is_list
 
 ROWS_AT_ONCE = 1 << 14
 MOST_COLUMNS = 1 << 31  # a larger number is a code or a hash: give its remainder
@@ -38,8 +38,8 @@ def _from_lists(table: UserTable, columns: str, values: str | None, width: int |
     if values is not None:
         other_lengths, stored = _lists(table, values)
         table.refuse(values, other_lengths != lengths, f"as many values as column {columns!r} has numbers are expected")
-        weights = stored.astype(np.float32)
-        _refuse(table, values, rows, ~np.isfinite(weights), "a number is NaN, infinite or empty: give a finite one")
+        weights = float32_of(stored)
+        _refuse(table, values, rows, ~np.isfinite(weights), NOT_FINITE)
     return sparse_features(rows, whole, weights, (table.rows, bound))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Values = NDArray[Any]
+NOT_FINITE = "a number is NaN, infinite, too large for float32 or empty: give a finite one"
 
 
 class TableError(ValueError):
@@ -96,7 +97,7 @@ class UserTable:
 
         column = self.column(name)
         if not is_list(column.type):
-            values = self.doubles(name, column).astype(np.float32)[:, None]
+            values = float32_of(self.doubles(name, column))[:, None]
         else:
             if missing is None:
                 self.refuse(name, np.asarray(column.is_null()), "is empty: every row needs a list of as many numbers")
@@ -106,16 +107,22 @@ class UserTable:
             wrong = (lengths != expected) & (written | (missing is None))
             self.refuse(name, wrong, f"{lengths[wrong.argmax()]} values, but {expected} are expected in every row")
             values = np.full((self.rows, expected), np.nan, dtype=np.float32)
-            values[written] = self.doubles(name, column.flatten()).reshape(int(written.sum()), expected)
+            values[written] = float32_of(self.doubles(name, column.flatten())).reshape(int(written.sum()), expected)
         if missing is not None:
             values[np.isnan(values)] = missing
-        self.refuse(name, ~np.isfinite(values).all(axis=1), "a number is NaN, infinite or empty: give a finite one")
+        self.refuse(name, ~np.isfinite(values).all(axis=1), NOT_FINITE)
         return values
 
     def refuse(self, column: str, bad: Any, problem: str) -> None:
         """Raise TableError for the first row that is bad."""
         if bad.any():
             raise TableError(f"{self.path}: row {self.first + int(bad.argmax()) + 1}, column {column!r}: {problem}")
+
+
+def float32_of(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Round to float32; what is too large for it becomes infinite, which ``refuse`` names by its row."""
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32)
 
 
 def is_string(kind: Any) -> bool:

@@ -26,11 +26,14 @@ def harness(tmp_path: Path) -> CommandLine:
 
 @contextmanager
 def training(harness: CommandLine, *options: str, delay: float = 0.0, code: int = 1) -> Iterator[list[int]]:
-    """A cell that trains for long; yields its ranks' process ids, then waits for its end and checks what is left."""
-    run = start(harness, *RANKS, *LONG, "measure=short", "wait=true", *options)
+    """A cell that trains for long; yields its ranks' process ids, then waits for its end and checks what is left.
+
+    The ``delay`` before is in units of the time until there were ranks, which a busy machine prolongs as well.
+    """
+    begun, run = time.monotonic(), start(harness, *RANKS, *LONG, "measure=short", "wait=true", *options)
     try:
         eventually(lambda: len(ranks_of(harness)) == 2, "two ranks")
-        time.sleep(delay)
+        time.sleep(delay * (time.monotonic() - begun))
         yield ranks_of(harness)
         run.communicate(timeout=4 * DEADLINE)
     finally:
@@ -68,7 +71,7 @@ def test_a_killed_rank_is_a_record_with_its_signal(harness: CommandLine) -> None
 
 
 def test_a_rank_that_is_killed_after_the_samples_costs_the_score_alone(harness: CommandLine) -> None:
-    with training(harness, delay=12.0, code=0) as ranks:
+    with training(harness, delay=4.0, code=0) as ranks:
         os.kill(ranks[1], signal.SIGKILL)
     (record,) = harness.records()
     assert record["status"] == "ok" and "metrics" not in record

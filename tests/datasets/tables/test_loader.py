@@ -106,6 +106,7 @@ MISTAKES: list[tuple[Columns, Columns, dict[str, Any], str]] = [
     (changed(NODES, "a", 2, float("nan")), EDGES, {}, r"nodes\..*: row 2, column 'a': a number is NaN"),
     (changed(NODES, "a", 3, None), EDGES, {}, r"nodes\..*: row 3, column 'a': a number is NaN"),
     (changed(NODES, "a", 1, float("inf")), EDGES, {}, r"nodes\..*: row 1, column 'a': a number is NaN"),
+    (changed(NODES, "a", 1, 1e39), EDGES, {}, r"nodes\..*: row 1, column 'a': a number is .* too large for float32"),
     (NODES, EDGES | {"weight": [1.0, 1.0, None, 1.0]}, {}, r"edges\..*: row 3, column 'weight': a number is NaN"),
     (NODES, EDGES, {"width": 5}, r"nodes\..*: 2 features in a, b, but width=5"),
     (changed(NODES, "label", 2, -3), EDGES, {}, r"nodes\..*: row 2, column 'label': a class is a whole number"),
@@ -138,6 +139,7 @@ MISTAKES: list[tuple[Columns, Columns, dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 @pytest.mark.parametrize(("nodes", "edges", "options", "message"), MISTAKES)
 def test_mistakes_are_named(
@@ -167,7 +169,7 @@ def test_files_that_are_not_tables_are_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(TableError, match=message):
             load_dataset("tables", {"nodes": str(tmp_path / path), "edges": edges}, tmp_path)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(TableError, match=r"absent\.csv does not exist"):
         load_dataset("tables", {"nodes": str(tmp_path / "absent.csv"), "edges": edges}, tmp_path)
 
 
