@@ -101,5 +101,5 @@ def checked_logits(logits: Floats, graph: Graph, nodes: NDArray[np.int64]) -> Fl
     if logits.shape != (len(nodes), graph.classes):
         raise ValueError(f"predictions have the shape {logits.shape}: expected is {(len(nodes), graph.classes)}")
     if not np.isfinite(logits).all():
-        raise ValueError("predictions are not finite: lower training.rate")
+        raise ValueError("predictions are not finite: lower training.rate, or scale large features")
     return logits
