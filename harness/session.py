@@ -199,7 +199,8 @@ class Session:
         if self.first_call is None:
             self.first_call = seconds
         if loss is not None and not np.isfinite(loss):
-            raise CellFailed("error", f"the loss of epoch {self.index - 1} is {loss}: lower training.rate, or scale large features")
+            advice = "lower training.rate, or scale large features"
+            raise CellFailed("error", f"the loss of epoch {self.index - 1} is {loss}: {advice}")
         cpu = cpu_seconds() - cpu
         return {"seconds": seconds, "cpu_seconds": cpu, "phases": clock.seconds, "loss": loss}
 

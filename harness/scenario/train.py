@@ -93,7 +93,8 @@ class Train(EngineScenario):
         for epoch in range(self.config.training.epochs):
             loss = self.run(epoch, clocks.Clock())
             if not np.isfinite(loss):
-                raise ValueError(f"the loss of epoch {epoch} is {loss}: lower training.rate={self.training.rate}, or scale large features")
+                advice = f"lower training.rate={self.training.rate}, or scale large features"
+                raise ValueError(f"the loss of epoch {epoch} is {loss}: {advice}")
             last = epoch + 1 == self.config.training.epochs
             if last or (epoch + 1) % self.config.training.evaluate_every == 0:
                 curve.add(epoch + 1, *self._validate(), self.engine.state)
