@@ -1,5 +1,6 @@
 """Ranks in 1D and 1.5D train as one process does: real gloo ranks, float64, dropout on."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -269,15 +270,15 @@ def test_the_loopback_device_counts_what_the_facts_say(ranks, replication, excha
     trainer = runtime(resolve(BlocksparseConfig(ranks=ranks, replication=replication, exchange=exchange), []), "train")
     plan = BatchPlan(graph.nodes_of("train"))
     trainer.prepare(graph, spec, TrainingSpec(threads=1), initial_state(spec, 0), plan, PlainClock())
-    counted = []
-    for index in range(5):
+    counted, begun = [], time.monotonic()
+    # other tests may use the device beside this one for a while
+    while len(counted) < 5 or (min(counted) > 1.05 * expected and time.monotonic() - begun < 90):
         before = loopback_bytes()
-        trainer.epoch(index, PlainClock())
+        trainer.epoch(len(counted), PlainClock())
         counted.append(loopback_bytes() - before)
-    traffic = trainer.facts()["ranks"]["traffic"]
+        expected = sum(part["rows"] + part["ring"] for part in trainer.facts()["ranks"]["traffic"])
     trainer.close()
-    expected = sum(part["rows"] + part["ring"] for part in traffic)
-    assert min(counted) == pytest.approx(expected, rel=0.05)  # others may use the device in some of the epochs
+    assert min(counted) == pytest.approx(expected, rel=0.05)
 
 
 def loopback_bytes():
