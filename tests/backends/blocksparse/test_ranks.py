@@ -270,7 +270,7 @@ def test_the_loopback_device_counts_what_the_facts_say(ranks, replication, excha
     trainer = runtime(resolve(BlocksparseConfig(ranks=ranks, replication=replication, exchange=exchange), []), "train")
     plan = BatchPlan(graph.nodes_of("train"))
     trainer.prepare(graph, spec, TrainingSpec(threads=1), initial_state(spec, 0), plan, PlainClock())
-    counted, begun = [], time.monotonic()
+    counted, expected, begun = [], 0, time.monotonic()
     # other tests may use the device beside this one for a while
     while len(counted) < 5 or (min(counted) > 1.05 * expected and time.monotonic() - begun < 90):
         before = loopback_bytes()
