@@ -130,7 +130,7 @@ class _SumLayer(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None, Tensor | None, Tensor]:
         (out,), layer = ctx.saved_tensors, ctx.layer
-        grad_sum, grad_bias = gradients(grad, out, None, layer.kind, layer.mask, None)
+        grad_sum, grad_bias = gradients(grad, out, layer.kind, layer.mask)
         grad_x = None
         if ctx.needs_input_grad[1]:
             weight = layer.matrix.backward_weight(layer.weight, layer.mean, grad)

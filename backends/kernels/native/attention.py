@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from backends.kernels.buffers import empty, empty_like
-from backends.kernels.extension import arrays, extension, workers
+from backends.kernels.extension import arrays, extension
 from backends.kernels.native.dropout import MaskArguments
-from backends.kernels.native.epilogue import bias_activation, bias_activation_in_place
+from backends.kernels.native.epilogue import bias_activation
 from backends.kernels.operand import Operand
 
 
@@ -24,9 +24,7 @@ def gat(
     edge_mask: Any,
 ) -> Tensor:
     """Attend over in-edges: [rows, heads, d]; ``edge_mask`` drops heads of edges. Heads may share one row of z."""
-    kernel = AttentionKernel(matrix, slope, edge_mask)
-    out: Tensor = _Gat.apply(kernel, z, score_src, score_dst, score_edge)
-    return out
+    return _attend(AttentionKernel(matrix, slope, edge_mask), False, z, score_src, score_dst, score_edge)
 
 
 def gat_layer(
@@ -40,16 +38,9 @@ def gat_layer(
     edge_mask: Any,
     mask: Any,
 ) -> Tensor:
-    """Attend, then write bias and activation over the result: [rows, heads * d].
-
-    With a ``mask`` the result is kept beside: what dropout scaled says less exactly what it was.
-    """
-    if mask is not None:
-        out = gat(matrix, z, score_src, score_dst, None, slope, edge_mask)
-        return bias_activation(out.flatten(1), bias, activation, False, mask)
-    kernel = AttentionKernel(matrix, slope, edge_mask)
-    out, products = _GatWithoutOutput.apply(kernel, z, score_src, score_dst)
-    return bias_activation_in_place(out, products, bias, activation)
+    """Attend, then write bias, activation and dropout over the result: [rows, heads * d]."""
+    out = _attend(AttentionKernel(matrix, slope, edge_mask), True, z, score_src, score_dst, None)
+    return bias_activation(out, bias, activation, True, mask)
 
 
 @dataclass(frozen=True)
@@ -81,66 +72,44 @@ class AttentionKernel:
         )  # fmt: skip
         return out, row_max, row_sum
 
-    def backward(self, saved: tuple[Tensor, ...], grad: Tensor, products: Tensor, edges: bool) -> list[Tensor | None]:
+    def backward(self, saved: tuple[Tensor, ...], grad: Tensor, edges: bool) -> list[Tensor | None]:
         """Gradients of the operands, of edge scores where ``edges``.
 
-        ``saved`` are the four operands, row maxima and row sums of the forward pass; ``products`` [rows, heads] are the
-        inner products of the output and its gradient.
+        ``saved`` are the four operands, row maxima and row sums of the forward pass.
         """
         matrix, direction, heads, width = self.matrix, self.matrix.backward, saved[1].shape[1], saved[0].shape[2]
         grads = [*map(empty_like, saved[:3]), empty_like(saved[3]) if edges else None]
         grad = grad.contiguous().view(-1, heads, width)
+        scratch = empty((matrix.nnz, 2, heads), grad.dtype), empty_like(saved[5])
         extension.gat_backward(
             direction.indptr, direction.indices, direction.bounds, direction.hubs, matrix.permutation,
             matrix.forward.indptr, matrix.inverse, matrix.forward.bounds, matrix.forward.hubs, *arrays(*saved[:4]),
-            self.slope, self._drawing, *arrays(*saved[4:], products, grad, *grads),
+            self.slope, self._drawing, *arrays(*saved[4:], grad, *grads, *scratch),
             direction.workers(heads * width),
         )  # fmt: skip
         return grads
 
 
-def _detached(operands: tuple[Tensor | None, ...]) -> list[Tensor | None]:
-    return [None if operand is None else operand.detach().contiguous() for operand in operands]
+def _attend(kernel: AttentionKernel, flat: bool, *operands: Tensor | None) -> Tensor:
+    out: Tensor = _Gat.apply(kernel, flat, *operands)
+    return out
 
 
 class _Gat(torch.autograd.Function):
-    """Attention that saves its output, each row's largest score and its sum of exponentials."""
+    """Attention that saves each row's largest score and its sum of exponentials, but not its output.
+
+    The next operation may overwrite the output.
+    """
 
     @staticmethod
-    def forward(ctx: Any, kernel: AttentionKernel, *inputs: Tensor | None) -> Tensor:
-        operands = _detached(inputs)
-        out, row_max, row_sum = kernel.forward(operands, flat=False)
+    def forward(ctx: Any, kernel: AttentionKernel, flat: bool, *inputs: Tensor | None) -> Tensor:
+        operands = [None if operand is None else operand.detach().contiguous() for operand in inputs]
+        out, row_max, row_sum = kernel.forward(operands, flat)
         ctx.kernel = kernel
-        ctx.save_for_backward(*operands, row_max, row_sum, out)
+        ctx.save_for_backward(*operands, row_max, row_sum)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        *saved, row_max, row_sum, out = ctx.saved_tensors
-        grad = grad.contiguous()
-        products = empty_like(row_max)
-        extension.row_products(*arrays(out, grad, products), workers(out.numel(), 1))
-        edges = ctx.needs_input_grad[4]
-        return None, *ctx.kernel.backward((*saved, row_max, row_sum), grad, products, edges)
-
-
-class _GatWithoutOutput(torch.autograd.Function):
-    """Attention that does not save its output, which the next operation may overwrite.
-
-    The backward pass needs the inner products of the output and its gradient. The next operation computes them and
-    returns them as the gradient of the second output, which has their shape and is not initialized.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, kernel: AttentionKernel, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        operands = [*_detached(inputs), None]
-        out, row_max, row_sum = kernel.forward(operands, flat=True)
-        ctx.kernel = kernel
-        ctx.save_for_backward(*operands, row_max, row_sum)
-        return out, torch.empty_like(row_max)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor, products: Tensor) -> tuple[Tensor | None, ...]:
-        return None, *ctx.kernel.backward(ctx.saved_tensors, grad, products, edges=False)[:3]
+        return None, None, *ctx.kernel.backward(ctx.saved_tensors, grad, edges=ctx.needs_input_grad[5])

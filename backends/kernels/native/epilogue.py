@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from backends.kernels import plain
-from backends.kernels.buffers import empty, empty_like
+from backends.kernels.buffers import empty_like
 from backends.kernels.checks import ACTIVATIONS
 from backends.kernels.extension import arrays, extension, workers
 from backends.kernels.native.dropout import mask_arguments
@@ -17,15 +17,6 @@ def bias_activation(x: Tensor, bias: Tensor, activation: str, fresh: bool, mask:
     if x.numel() == 0:
         return plain.bias_activation(x, bias, activation, fresh, mask)
     out: Tensor = _BiasActivation.apply(x, bias, ACTIVATIONS.index(activation), fresh, mask)
-    return out
-
-
-def bias_activation_in_place(x: Tensor, products: Tensor, bias: Tensor, activation: str) -> Tensor:
-    """``activation(x + bias)`` written over x, the output of an attention that did not keep it.
-
-    The gradient of ``products``, the attention's second output, is set to the inner products of x and its gradient.
-    """
-    out: Tensor = _BiasActivationInPlace.apply(x, products, bias, ACTIVATIONS.index(activation))
     return out
 
 
@@ -53,33 +44,16 @@ class _BiasActivation(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         (out,) = ctx.saved_tensors
-        return *gradients(grad, out, None, ctx.kind, ctx.mask, None), None, None, None
+        return *gradients(grad, out, ctx.kind, ctx.mask), None, None, None
 
 
-class _BiasActivationInPlace(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, products: Tensor, bias: Tensor, kind: int) -> Tensor:
-        finish(x.detach(), bias, kind, None)
-        ctx.mark_dirty(x)
-        ctx.kind, ctx.heads = kind, products.shape[1]
-        ctx.save_for_backward(x, bias)
-        return x
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        out, bias = ctx.saved_tensors
-        products = empty((len(out), ctx.heads), out.dtype)
-        grad_x, grad_bias = gradients(grad, out, bias.detach().contiguous(), ctx.kind, None, products)
-        return grad_x, products, grad_bias, None
-
-
-def gradients(
-    grad: Tensor, out: Tensor | None, bias: Tensor | None, kind: int, mask: Any, products: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Gradients of x, which is ``grad`` itself without activation and mask, and of the bias; fills ``products``."""
+def gradients(grad: Tensor, out: Tensor | None, kind: int, mask: Any) -> tuple[Tensor, Tensor]:
+    """Gradients of x, which is ``grad`` itself without activation and mask, and of the bias."""
     grad = grad.contiguous()
     grad_x = None if kind == 0 and mask is None else empty_like(grad)
     grad_bias = grad.new_empty(grad.shape[1])
-    epilogue, results = (kind, mask_arguments(mask)), arrays(grad_x, products, grad_bias)
-    extension.bias_activation_backward(*arrays(grad, out, bias), *epilogue, *results, workers(grad.numel(), 1))
+    results = arrays(grad_x, grad_bias)
+    extension.bias_activation_backward(
+        *arrays(grad, out), kind, mask_arguments(mask), *results, workers(grad.numel(), 1)
+    )
     return grad if grad_x is None else grad_x, grad_bias

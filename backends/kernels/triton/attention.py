@@ -27,18 +27,6 @@ def _scores(source, destination, edge, score_src, score_dst, score_edge, heads, 
 
 
 @triton.jit
-def _attention_of(
-    source, destination, edge, score_src, score_dst, score_edge, row_max, row_sum, slope, heads, head, live,
-    EDGE_SCORES: tl.constexpr,
-):  # fmt: skip
-    """Scores of edges before the leaky ReLU, and their shares of their rows."""
-    raw = _scores(source, destination, edge, score_src, score_dst, score_edge, heads, head, live, EDGE_SCORES)
-    score = tl.where(raw > 0, raw, raw * slope)
-    alpha = tl.exp(score - tl.load(row_max + destination * heads + head, mask=live, other=0.0))
-    return raw, alpha / tl.load(row_sum + destination * heads + head, mask=live, other=1.0)
-
-
-@triton.jit
 def _retained(edge, live, numbers, head, key, bound, NUMBERED: tl.constexpr):
     """Whether dropout retains a head of edges."""
     number = tl.load(numbers + edge, mask=live, other=0) if NUMBERED else edge
@@ -89,10 +77,13 @@ def _row_statistics(
 @triton.jit(do_not_specialize=["key", "bound"])
 def _edge_weights(
     edge_rows, columns, permutation, score_src, score_dst, score_edge, row_max, row_sum, constants, key, bound, numbers,
-    out, edges, heads, TRANSPOSED: tl.constexpr, EDGE_SCORES: tl.constexpr, DROPS: tl.constexpr, NUMBERED: tl.constexpr,
-    EDGES: tl.constexpr, HEADS: tl.constexpr,
+    out, edges, heads, TRANSPOSED: tl.constexpr, SIGNED: tl.constexpr, EDGE_SCORES: tl.constexpr, DROPS: tl.constexpr,
+    NUMBERED: tl.constexpr, EDGES: tl.constexpr, HEADS: tl.constexpr,
 ):  # fmt: skip
-    """What attention multiplies edges by, [nnz, heads]; transposed, in the order of the out-edges."""
+    """What attention multiplies edges by, [nnz, heads]; transposed, in the order of the out-edges.
+
+    ``SIGNED``: negative where the leaky ReLU multiplied the score by its slope.
+    """
     place = (tl.program_id(0).to(tl.int64) * EDGES + tl.arange(0, EDGES))[:, None]
     head = tl.arange(0, HEADS)[None, :]
     known = place < edges
@@ -105,24 +96,25 @@ def _edge_weights(
     else:
         edge = place
         source, destination = column, row
-    _, alpha = _attention_of(
-        source, destination, edge, score_src, score_dst, score_edge, row_max, row_sum, tl.load(constants), heads, head,
-        live, EDGE_SCORES,
-    )  # fmt: skip
+    raw = _scores(source, destination, edge, score_src, score_dst, score_edge, heads, head, live, EDGE_SCORES)
+    score = tl.where(raw > 0, raw, raw * tl.load(constants))
+    alpha = tl.exp(score - tl.load(row_max + destination * heads + head, mask=live, other=0.0))
+    alpha /= tl.load(row_sum + destination * heads + head, mask=live, other=1.0)
     if DROPS:
         survives = _retained(edge, known, numbers, head, key, bound, NUMBERED)
         alpha = tl.where(survives, alpha * tl.load(constants + 1), 0.0)
+    if SIGNED:
+        alpha = tl.where(raw > 0, alpha, -alpha)
     tl.store(out + place * heads + head, alpha, mask=live)
 
 
 @triton.jit(do_not_specialize=["key", "bound"])
-def _edge_gradients(
-    begins, ends, rows, count, columns, score_src, score_dst, score_edge, row_max, row_sum, constants, key, bound,
-    numbers, z, grad, result, out, heads, width, EDGE_SCORES: tl.constexpr, DROPS: tl.constexpr,
-    NUMBERED: tl.constexpr, WHOLE: tl.constexpr, PIECES: tl.constexpr, HEADS: tl.constexpr, COLUMNS: tl.constexpr,
-    UNROLLED: tl.constexpr,
+def _edge_products(
+    begins, ends, rows, count, columns, constants, key, bound, numbers, z, grad, out, heads, width,
+    DROPS: tl.constexpr, NUMBERED: tl.constexpr, WHOLE: tl.constexpr, PIECES: tl.constexpr, HEADS: tl.constexpr,
+    COLUMNS: tl.constexpr, UNROLLED: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of scores before the leaky ReLU, [nnz, heads], from those of the ``result`` of attention.
+    """Inner products of both ends of edges, [nnz, heads]: the source's row and the destination's gradient.
 
     A program takes some heads of some pieces, one edge of each at a time; ``WHOLE``: all their columns at once, so that
     the row's gradient stays in registers.
@@ -132,20 +124,14 @@ def _edge_gradients(
     begin, end = tl.load(begins + piece, mask=valid, other=0), tl.load(ends + piece, mask=valid, other=0)
     row = tl.load(rows + piece, mask=valid, other=0).to(tl.int64)[:, None]
     head = (tl.program_id(1) * HEADS + tl.arange(0, HEADS))[None, :]
-    at, slope = tl.arange(0, COLUMNS)[None, None, :], tl.load(constants)
+    at = tl.arange(0, COLUMNS)[None, None, :]
     inside = (head < heads)[:, :, None] & (at < width)
     place = (row * heads + head)[:, :, None] * width + at
     flow = tl.load(grad + place, mask=valid[:, None, None] & inside, other=0.0)
-    product = tl.sum(flow * tl.load(result + place, mask=valid[:, None, None] & inside, other=0.0), 2)
-    for first in range(COLUMNS, width, COLUMNS):
-        both = valid[:, None, None] & inside & (at < width - first)
-        part = tl.load(grad + place + first, mask=both, other=0.0)
-        product += tl.sum(part * tl.load(result + place + first, mask=both, other=0.0), 2)
     for start in range(0, tl.max(end - begin, 0), UNROLLED):
         for step in tl.static_range(UNROLLED):
             edge = (begin + start + step).to(tl.int64)[:, None]
             known = edge < end[:, None]
-            live = known & (head < heads)
             column = tl.load(columns + edge, mask=known, other=0).to(tl.int64)
             source = (column * heads + head)[:, :, None] * width + at
             inner = tl.sum(flow * tl.load(z + source, mask=known[:, :, None] & inside, other=0.0), 2)
@@ -154,16 +140,31 @@ def _edge_gradients(
                     both = known[:, :, None] & inside & (at < width - first)
                     part = tl.load(grad + place + first, mask=both, other=0.0)
                     inner += tl.sum(part * tl.load(z + source + first, mask=both, other=0.0), 2)
-            raw, alpha = _attention_of(
-                column, row, edge, score_src, score_dst, score_edge, row_max, row_sum, slope, heads, head, live,
-                EDGE_SCORES,
-            )  # fmt: skip
             if DROPS:
                 survives = _retained(edge, known, numbers, head, key, bound, NUMBERED)
                 inner = tl.where(survives, inner * tl.load(constants + 1), 0.0)
-            is_fixed = (alpha == 0) | (alpha == 1)  # and rounding must not pass for its gradient
-            gradient = tl.where(is_fixed, 0.0, alpha * (inner - product))
-            tl.store(out + edge * heads + head, tl.where(raw > 0, gradient, gradient * slope), mask=live)
+            tl.store(out + edge * heads + head, inner, mask=known & (head < heads))
+
+
+@triton.jit
+def _score_gradients(
+    edge_rows, weights, products, inner, constants, edges, heads, EDGES: tl.constexpr, HEADS: tl.constexpr
+):
+    """Gradients of scores before the leaky ReLU over the ``products`` [nnz, heads]; ``weights`` are signed.
+
+    From each product the row's ``inner`` [rows, heads] is subtracted, the sum of its weights times products.
+    """
+    edge = (tl.program_id(0).to(tl.int64) * EDGES + tl.arange(0, EDGES))[:, None]
+    head = tl.arange(0, HEADS)[None, :]
+    known = edge < edges
+    live = known & (head < heads)
+    row = tl.load(edge_rows + edge, mask=known, other=0).to(tl.int64)
+    weight = tl.load(weights + edge * heads + head, mask=live, other=0.0)
+    excess = tl.load(products + edge * heads + head, mask=live, other=0.0)
+    excess -= tl.load(inner + row * heads + head, mask=live, other=0.0)
+    tl.store(
+        products + edge * heads + head, tl.where(weight > 0, weight, -weight * tl.load(constants)) * excess, mask=live
+    )
 
 
 @dataclass(frozen=True)
@@ -216,25 +217,26 @@ class _Attention:
         if pieces.hubs is not None:
             self._reduce(pieces.hubs, None, (part_max, part_sum, None), row_max, row_sum)
 
-    def attend(self, x: Tensor, scores: tuple[Tensor | None, ...], rows: tuple[Tensor, Tensor], back: bool) -> Tensor:
-        """Sum rows of x [n, heads, width] by attention, over in-edges or ``back`` over out-edges."""
-        side, edges, heads = side_of(self.matrix, x.device, transposed=back), self.matrix.nnz, x.shape[1]
-        weights = x.new_empty((edges, heads))
-        permutation = self.matrix.on(x.device).permutation if back else None
-        drawing = self.drawing(x.device)
-        if weights.numel():
-            wide = triton.next_power_of_2(heads)
-            block = max(1, _ENTRIES // wide)
-            _edge_weights[(triton.cdiv(edges, block),)](
-                side.edge_rows, side.columns, permutation, *scores, *rows, self.constants(x), *drawing, weights, edges,
-                heads, back, scores[2] is not None, self.edge_mask is not None, drawing[2] is not None, block, wide,
-            )  # fmt: skip
-        return add_rows(side, x, weights)
-
-    def edge_gradients(
-        self, z: Tensor, scores: tuple[Tensor | None, ...], rows: tuple[Tensor, Tensor], grad: Tensor, result: Tensor
+    def weights(
+        self, scores: tuple[Tensor | None, ...], rows: tuple[Tensor, Tensor], back: bool, signed: bool
     ) -> Tensor:
-        """Gradients of the scores [nnz, heads] before the leaky ReLU, from that of attention's ``result``."""
+        """What edges are multiplied by, [nnz, heads]: ``back`` by out-edge, ``signed`` without dropout."""
+        row_max, heads = rows[0], rows[0].shape[1]
+        side, edges = side_of(self.matrix, row_max.device, transposed=back), self.matrix.nnz
+        weights = row_max.new_empty((edges, heads))
+        if weights.numel() == 0:
+            return weights
+        permutation = self.matrix.on(row_max.device).permutation if back else None
+        drawing, drops = self.drawing(row_max.device), self.edge_mask is not None and not signed
+        block, wide = _edges_of_program(heads)
+        _edge_weights[(triton.cdiv(edges, block),)](
+            side.edge_rows, side.columns, permutation, *scores, *rows, self.constants(row_max), *drawing, weights,
+            edges, heads, back, signed, scores[2] is not None, drops, drawing[2] is not None, block, wide,
+        )  # fmt: skip
+        return weights
+
+    def products(self, z: Tensor, grad: Tensor) -> Tensor:
+        """Inner products of rows of z with their destinations' gradients, after dropout, [nnz, heads]."""
         heads, width = z.shape[1:]
         out = z.new_empty((self.matrix.nnz, heads))
         if out.numel() == 0:
@@ -244,12 +246,33 @@ class _Attention:
         block = ENTRIES // (columns * together)
         side, drawing = side_of(self.matrix, z.device), self.drawing(z.device)
         pieces = side.pieces
-        _edge_gradients[(triton.cdiv(len(pieces), block), triton.cdiv(heads, together))](
-            pieces.begins, pieces.ends, pieces.rows, len(pieces), side.columns, *scores, *rows, self.constants(z),
-            *drawing, z, grad, result, out, heads, width, scores[2] is not None, self.edge_mask is not None,
-            drawing[2] is not None, width <= columns, block, together, columns, 2, num_warps=2,
+        _edge_products[(triton.cdiv(len(pieces), block), triton.cdiv(heads, together))](
+            pieces.begins, pieces.ends, pieces.rows, len(pieces), side.columns, self.constants(z), *drawing, z, grad,
+            out, heads, width, self.edge_mask is not None, drawing[2] is not None, width <= columns, block, together,
+            columns, 2, num_warps=2,
         )  # fmt: skip
         return out
+
+    def score_gradients(
+        self, z: Tensor, scores: tuple[Tensor | None, ...], rows: tuple[Tensor, Tensor], grad: Tensor
+    ) -> Tensor:
+        """Gradients of the scores [nnz, heads] before the leaky ReLU."""
+        side, products = side_of(self.matrix, z.device), self.products(z, grad)
+        if products.numel() == 0:
+            return products
+        weights = self.weights(scores, rows, back=False, signed=True)
+        inner = add_rows(side, products.unsqueeze(2), weights.abs(), listed=False)
+        block, wide = _edges_of_program(z.shape[1])
+        _score_gradients[(triton.cdiv(len(products), block),)](
+            side.edge_rows, weights, products, inner, self.constants(z), *products.shape, block, wide
+        )
+        return products
+
+
+def _edges_of_program(heads: int) -> tuple[int, int]:
+    """Edges of a program that computes a number for each head of an edge, and its heads: powers of two."""
+    wide = triton.next_power_of_2(heads)
+    return max(1, _ENTRIES // wide), wide
 
 
 def gat(
@@ -268,30 +291,28 @@ def gat(
 
 
 class _Gat(torch.autograd.Function):
-    """Attention that saves its output, each row's largest score and its sum of exponentials."""
+    """Attention that saves each row's largest score and its sum of exponentials."""
 
     @staticmethod
     def forward(ctx: Any, attention: _Attention, z: Tensor, *inputs: Tensor | None) -> Tensor:
-        z, scores = (
-            z.detach().contiguous(),
-            tuple(None if part is None else part.detach().contiguous() for part in inputs),
-        )
+        z = z.detach().contiguous()
+        scores = tuple(None if part is None else part.detach().contiguous() for part in inputs)
         rows = attention.statistics(scores)
-        out = attention.attend(z, scores, rows, back=False)
         ctx.attention = attention
-        ctx.save_for_backward(z, *scores, *rows, out)
-        return out
+        ctx.save_for_backward(z, *scores, *rows)
+        weights = attention.weights(scores, rows, back=False, signed=False)
+        return add_rows(side_of(attention.matrix, z.device), z, weights)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        z, *scores, row_max, row_sum, out = ctx.saved_tensors
-        attention, rows, grad = ctx.attention, (row_max, row_sum), grad.contiguous()
+        z, *inputs, row_max, row_sum = ctx.saved_tensors
+        attention, scores, rows, grad = ctx.attention, tuple(inputs), (row_max, row_sum), grad.contiguous()
         matrix = attention.matrix
-        by_edge = attention.edge_gradients(z, tuple(scores), rows, grad, out)
+        by_edge = attention.score_gradients(z, scores, rows, grad)
         sources, destinations = side_of(matrix, z.device, transposed=True), side_of(matrix, z.device)
         return (
             None,
-            attention.attend(grad, tuple(scores), rows, back=True),
+            add_rows(sources, grad, attention.weights(scores, rows, back=True, signed=False)),
             add_rows(sources, by_edge, columns=matrix.on(z.device).permutation),
             add_rows(destinations, by_edge, listed=False),
             by_edge if scores[2] is not None else None,

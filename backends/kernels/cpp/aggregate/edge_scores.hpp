@@ -112,12 +112,23 @@ class Turns {
     // to [rows, heads] (+)= sum over each row's edges of values [edges, heads].
     template <class I>
     void sum_rows(const Rows<I>& rows, const T* values, LaneBuffer<T>& buffer, T* to, bool fresh) const {
+        sum_rows(rows, buffer, to, fresh, [](int64_t) {}, [&](int64_t at, int64_t) { return load(values + at); });
+    }
+
+    // The same of value(at, slot) for the vectors of scores from `at` on, after start(row) for each row.
+    template <class I, class Start, class Value>
+    void sum_rows(const Rows<I>& rows, LaneBuffer<T>& buffer, T* to, bool fresh, Start start, Value value) const {
         auto&& sums = laid(buffer);
         if (fresh) std::fill_n(to, rows.count * heads, T(0));
         for (int64_t r = 0; r < rows.count; ++r) {
             std::fill_n(sums.begin(), slots, vec<T>{});
-            each(values + rows.edge(r) * heads, rows.degree(r) * heads, T(0),
-                 [&](vec<T> value, int64_t, int64_t s) { sums[s] += value; });
+            start(r);
+            const int64_t first = rows.edge(r) * heads, count = rows.degree(r) * heads;
+            for (int64_t at = 0, slot = 0; at < count; at += lanes<T>) {
+                const vec<T> part = value(first + at, slot);
+                sums[slot] += at + lanes<T> <= count ? part : first_lanes<T>(part, count - at, T(0));
+                if (!constant) slot = slot + 1 == slots ? 0 : slot + 1;
+            }
             fold(sums.data(), to + r * heads, [](auto a, auto b) { return a + b; });
         }
     }

@@ -1,10 +1,11 @@
 // Backward pass of graph attention: one pass over each source's out-edges, in which a destination's gradient is read
-// once for both the score's gradient (an inner product) and the source's own (a weighted sum).
+// once for both the source's own gradient (a weighted sum) and the edges' products, from which the scores' follow.
 #pragma once
 #include <memory>
 #include <new>
 
 #include "aggregate/gat.hpp"
+#include "aggregate/score_gradients.hpp"
 
 namespace kernels {
 
@@ -14,12 +15,13 @@ struct GatGradient {
     CsrView<I> by_row;
     const I* permutation;  // [nnz]: position of each transposed edge in the forward order
     const I* inverse;      // [nnz]: position of each forward edge in the transposed order
-    const T* inner;        // [rows, heads]: inner products of the output and its gradient
     const T* grad;         // [rows, heads, width] of the output
     T* grad_z;             // like z
     T* grad_src;           // [columns, heads]
     T* grad_dst;           // [rows, heads]
     T* grad_edge;          // [nnz, heads] or null
+    T* terms;              // [nnz, 2, heads] of the edges in the order of out-edges
+    T* inner;              // [rows, heads]: inner products of the output and its gradient
 };
 
 // A part's share of grad_z, and what it adds to the inner products of its edges and heads.
@@ -75,41 +77,48 @@ LineArray<T> line_array(int64_t count) {
     return LineArray<T>(static_cast<T*>(::operator new[](count * sizeof(T), std::align_val_t(64))));
 }
 
-// Values that the edges of a destination read, side by side [rows, 4, heads]: its score, the row's maximum, one over its
-// sum of exponentials, and the inner product of the output and its gradient. The maximum plus the logarithm of the sum
-// would be one value less, but lose the logarithm beside large scores.
-template <class T, class I, int H>
-LineArray<T> destinations_of(const GatTask<T, I>& t, const GatGradient<T, I>& g, int threads) {
-    const Heads<H> heads{t.heads};
-    LineArray<T> values = line_array<T>(g.by_row.rows * heads * 4);
+// Values that the edges of a destination read, side by side: its score, the row's maximum, and one over its sum of
+// exponentials. The maximum plus the logarithm of the sum would be one value less, but lose the logarithm beside large
+// scores. Those of a single head are read as one pack, so a fourth value pads them.
+template <class T, int H>
+struct Destinations {
+    static constexpr int64_t entry = 4;
+    Heads<H> heads;
+    LineArray<T> values;  // [rows, entry, heads]
+
+    template <class I>
+    Destinations(const GatTask<T, I>& t, int64_t rows, int threads)
+        : heads{t.heads}, values(line_array<T>(rows * entry * heads)) {
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t row = 0; row < g.by_row.rows; ++row) {
-        T* to = values.get() + row * heads * 4;
-        for (int64_t h = 0, i = row * heads; h < heads; ++h, ++i) {
-            to[h] = t.score_dst[i];
-            to[heads + h] = t.row_max[i];
-            to[2 * heads + h] = T(1) / t.row_sum[i];
-            to[3 * heads + h] = g.inner[i];
+        for (int64_t row = 0; row < rows; ++row) {
+            T* to = values.get() + row * entry * heads;
+            for (int64_t h = 0, i = row * heads; h < heads; ++h, ++i) {
+                to[h] = t.score_dst[i];
+                to[heads + h] = t.row_max[i];
+                to[2 * heads + h] = T(1) / t.row_sum[i];
+                to[3 * heads + h] = T(0);
+            }
         }
     }
-    return values;
-}
+
+    const T* of(int64_t row) const { return values.get() + row * entry * heads; }
+};
 
 // Backward pass of some sources; one per thread, as it has buffers. H is the number of heads, 0 for any.
 template <class T, class I, int H>
 class Spreading {
   public:
-    Spreading(const GatTask<T, I>& task, const GatGradient<T, I>& gradient, const T* destinations_, T* edge_grad_)
-        : t(task), g(gradient), destinations(destinations_), edge_grad(edge_grad_), heads{task.heads},
+    Spreading(const GatTask<T, I>& task, const GatGradient<T, I>& gradient, const Destinations<T, H>& destinations_)
+        : t(task), g(gradient), destinations(destinations_), heads{task.heads},
           turns(heads), parts(task.shared ? parts_of<T, HeadSpread<T, I, true>>(heads, task.width)
                             : parts_of<T, HeadSpread<T, I, false>>(heads, task.width)),
           lane(turns.slots), mask(task.dropout, heads, kEdgeBlock) {
-        for (auto* buffer : {&own, &factor, &level, &flow, &offset, &product})
+        for (auto* buffer : {&own, &factor, &level, &weight, &product})
             buffer->resize(kEdgeBlock * heads + lanes<T>);
     }
 
-    // Send the edges of sources, at most kEdgeBlock: their gradients, grad_z into `out`, grad_src into `total`.
-    void block(const Rows<I>& sources, T* out, T* total, bool fresh, bool streamed) {
+    // Send the edges of sources, at most kEdgeBlock: grad_z into `out`, and the edges' terms.
+    void block(const Rows<I>& sources, T* out, bool fresh, bool streamed) {
         collect(sources);
         weigh(sources);
         const int64_t stride = t.source_stride(), readable = t.a.edges() - sources.starts[0];
@@ -120,13 +129,13 @@ class Spreading {
             part.compute(stretch, part.width, t.z + sources.first * stride + column, out + column,
                          product.data() + part.head, fresh && (!t.shared || part.head == 0));
         }
-        finish(sources, total, fresh);
+        finish(sources);
     }
 
     // The same for more edges of one source.
-    void segment(int64_t source, int64_t begin, int64_t end, T* out, T* total) {
+    void segment(int64_t source, int64_t begin, int64_t end, T* out) {
         each_piece<I>(source, begin, end,
-                      [&](const Rows<I>& piece, bool first, bool) { block(piece, out, total, first, false); });
+                      [&](const Rows<I>& piece, bool first, bool) { block(piece, out, first, false); });
     }
 
   private:
@@ -134,16 +143,15 @@ class Spreading {
     void collect(const Rows<I>& sources) {
         const I* rows = t.a.indices + sources.starts[0];
         const int64_t count = sources.edges();
-        T* const to[] = {factor.data(), level.data(), flow.data(), offset.data()};
+        T* const to[] = {factor.data(), level.data(), weight.data()};
         int64_t e = 0;
         for (; H == 1 && e + 4 <= count; e += 4) {
             vecn<T, 4> of[4];
-            for (int k = 0; k < 4; ++k) of[k] = load_pack<4>(destinations + int64_t(rows[e + k]) * 4);
-            for (int v = 0; v < 4; ++v) store_pack<4>(to[v] + e, vecn<T, 4>{of[0][v], of[1][v], of[2][v], of[3][v]});
+            for (int k = 0; k < 4; ++k) of[k] = load_pack<4>(destinations.of(rows[e + k]));
+            for (int v = 0; v < 3; ++v) store_pack<4>(to[v] + e, vecn<T, 4>{of[0][v], of[1][v], of[2][v], of[3][v]});
         }
         for (; e < count; ++e)
-            for (int v = 0; v < 4; ++v)
-                copy_heads<T, H>(destinations + (int64_t(rows[e]) * 4 + v) * heads, heads, to[v] + e * heads);
+            for (int v = 0; v < 3; ++v) copy_heads<T, H>(destinations.of(rows[e]) + v * heads, heads, to[v] + e * heads);
         auto&& src = turns.laid(lane);
         for (int64_t r = 0; r < sources.count; ++r) {
             turns.spread(t.score_src + (sources.first + r) * heads, src.data());
@@ -155,18 +163,16 @@ class Spreading {
                 own[e * heads + h] += t.score_edge[int64_t(g.permutation[sources.starts[0] + e]) * heads + h];
     }
 
-    // The edges' attention, recomputed: `factor` weighs their gradients, `flow` also holds leaky's slope. An attention of
-    // all or nothing does not depend on its score: the rounding of a difference of large products must not pass for it.
-    // Scores are rounded as the forward pass rounds them, of which the largest is subtracted.
+    // The edges' attention, recomputed: `factor` weighs the destinations' gradients, `weight` is it before dropout, its
+    // sign that of the score. Scores are rounded as the forward pass rounds them, of which the largest is subtracted.
     void weigh(const Rows<I>& sources) {
-        const vec<T> one = broadcast(T(1)), slope = broadcast(t.slope);
         const int64_t count = sources.edges() * heads;
         for (int64_t i = 0; i < count; i += lanes<T>) {
             const vec<T> raw = load(own.data() + i) + load(factor.data() + i);
             const vec<T> above = leaky<T>(raw, t.slope) - load(level.data() + i);
-            const vec<T> weight = exponential_or_zero<T>(above) * load(flow.data() + i);
-            store(factor.data() + i, weight);
-            store(flow.data() + i, weight == one ? vec<T>{} : raw > vec<T>{} ? weight : weight * slope);
+            const vec<T> share = exponential_or_zero<T>(above) * load(weight.data() + i);
+            store(factor.data() + i, share);
+            store(weight.data() + i, raw > vec<T>{} ? share : -share);
             store(product.data() + i, vec<T>{});
         }
         if (!mask.drops()) return;
@@ -174,147 +180,86 @@ class Spreading {
         mask.apply(factor.data(), sources.edges());
     }
 
-    void finish(const Rows<I>& sources, T* total, bool fresh) {
-        const int64_t count = sources.edges() * heads;
-        if (mask.drops()) mask.apply(product.data(), sources.edges());
-        for (int64_t i = 0; i < count; i += lanes<T>) {
-            const vec<T> change = load(flow.data() + i), excess = load(product.data() + i) - load(offset.data() + i);
-            store(product.data() + i, change == vec<T>{} ? change : change * excess);
+    void finish(const Rows<I>& sources) {
+        const int64_t count = sources.edges();
+        if (mask.drops()) mask.apply(product.data(), count);
+        T* to = g.terms + int64_t(sources.starts[0]) * 2 * heads;
+        for (int64_t e = 0; e < count; ++e, to += 2 * heads) {
+            copy_heads<T, H>(weight.data() + e * heads, heads, to);
+            copy_heads<T, H>(product.data() + e * heads, heads, to + heads);
         }
-        turns.sum_rows(sources, product.data(), lane, total, fresh);
-        std::copy_n(product.begin(), count, edge_grad + int64_t(sources.starts[0]) * heads);
     }
 
     const GatTask<T, I>& t;
     const GatGradient<T, I>& g;
-    const T* destinations;
-    T* edge_grad;
+    const Destinations<T, H>& destinations;
     const Heads<H> heads;
     const Turns<T, H> turns;
     const std::vector<Part<typename HeadSpread<T, I, false>::Function>> parts;
     LaneBuffer<T> lane;
-    std::vector<T> own, factor, level, flow, offset, product;
+    std::vector<T> own, factor, level, weight, product;
     EdgeMask<T, H> mask;
 };
 
 template <class T, class I, int H>
-void spread_hubs(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& sources, const T* destinations,
-                 T* edge_grad, int threads) {
+void spread_hubs(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& sources,
+                 const Destinations<T, H>& destinations, int threads) {
     const HubSegments<I> segments(t.a.indptr, sources);
     const int64_t count = segments.count(), width = t.source_stride();
-    std::vector<T> partial(count * width), sums(count * t.heads);
+    std::vector<T> partial(count * width);
 #pragma omp parallel num_threads(threads)
     {
-        Spreading<T, I, H> mine(t, g, destinations, edge_grad);
+        Spreading<T, I, H> mine(t, g, destinations);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t s = 0; s < count; ++s) {
             const HubSegment segment = segments[s];
-            mine.segment(segment.row, segment.begin, segment.end, partial.data() + s * width,
-                         sums.data() + s * t.heads);
+            mine.segment(segment.row, segment.begin, segment.end, partial.data() + s * width);
         }
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t hub = 0; hub < sources.hub_count; ++hub) {
-            const int64_t source = segments.row(hub);
-            std::copy_n(segments.summed(partial, width, hub), width, g.grad_z + source * width);
-            std::copy_n(segments.summed(sums, t.heads, hub), t.heads, g.grad_src + source * t.heads);
-        }
+        for (int64_t hub = 0; hub < sources.hub_count; ++hub)
+            std::copy_n(segments.summed(partial, width, hub), width, g.grad_z + segments.row(hub) * width);
     }
 }
 
-// to [heads] = sum of values [*, heads] at `at` in a fixed order; several loads are under way at once.
+// grad_z, and the edges' terms.
 template <class T, class I, int H>
-inline void gathered_sum(const T* values, const I* at, int64_t count, int64_t heads, T* to) {
-    int64_t e = 0;
-    if constexpr (H == 1) {
-        vec<T> sums{};
-        for (; e + lanes<T> <= count; e += lanes<T>) {
-            vec<T> several;
-            for (int lane = 0; lane < lanes<T>; ++lane) several[lane] = values[at[e + lane]];
-            sums += several;
-        }
-        to[0] = sum<T>(sums);
-    } else {
-        std::fill_n(to, heads, T(0));
-    }
-    if constexpr (H == 0) {
-        for (; e < count; ++e)
-            for (int64_t h = 0; h < heads; ++h) to[h] += values[int64_t(at[e]) * heads + h];
-    } else {
-        vecn<T, H> rest = load_pack<H>(to);
-        for (; e < count; ++e) rest += load_pack<H>(values + int64_t(at[e]) * H);
-        store_pack<H>(to, rest);
-    }
-}
-
-// The sum of edges [begin, end) of a row, into `to` [heads], and grad_edge: the scores' gradients brought back into the
-// forward order.
-template <class T, class I, int H>
-inline void gather_gradients(const GatGradient<T, I>& g, int64_t begin, int64_t end, int64_t heads, const T* edge_grad,
-                             T* to) {
-    gathered_sum<T, I, H>(edge_grad, g.inverse + begin, end - begin, heads, to);
-    for (int64_t e = begin; g.grad_edge != nullptr && e < end; ++e)
-        std::copy_n(edge_grad + int64_t(g.inverse[e]) * heads, heads, g.grad_edge + e * heads);
-}
-
-// grad_dst, the sum of each row's edges, and grad_edge.
-template <class T, class I, int H>
-void sum_edge_gradients(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& rows, const T* edge_grad,
-                        int threads) {
-    const int64_t heads = H == 0 ? t.heads : H;
-    const HubSegments<I> segments(g.by_row.indptr, rows);
-    const int64_t count = segments.count();
-    std::vector<T> partial(count * heads);
-#pragma omp parallel num_threads(threads)
-    {
-#pragma omp for schedule(dynamic, 1) nowait
-        for (int64_t chunk = 0; chunk < rows.chunks; ++chunk)
-            for (int64_t row = rows.bounds[chunk]; row < rows.bounds[chunk + 1]; ++row) {
-                const int64_t begin = g.by_row.indptr[row], end = g.by_row.indptr[row + 1];
-                if (end - begin <= kHubSegment)
-                    gather_gradients<T, I, H>(g, begin, end, heads, edge_grad, g.grad_dst + row * heads);
-            }
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t s = 0; s < count; ++s) {
-            const HubSegment segment = segments[s];
-            gather_gradients<T, I, H>(g, segment.begin, segment.end, heads, edge_grad, partial.data() + s * heads);
-        }
-    }
-    for (int64_t hub = 0; hub < rows.hub_count; ++hub)
-        std::copy_n(segments.summed(partial, heads, hub), heads, g.grad_dst + segments.row(hub) * heads);
-}
-
-template <class T, class I, int H>
-void spread_sources(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& sources, const RowPlan& rows,
-                    int threads) {
+void spread_sources(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& sources, int threads) {
     const int64_t width = t.source_stride();
     const bool streamed = !t.shared && streams(g.grad_z, t.a.rows, t.heads, t.width);  // heads add to a shared row
-    const auto destinations = destinations_of<T, I, H>(t, g, threads);
-    const std::unique_ptr<T[]> edge_grad(new T[t.a.edges() * t.heads]);
+    const Destinations<T, H> destinations(t, g.by_row.rows, threads);
 #pragma omp parallel num_threads(threads)
     {
-        Spreading<T, I, H> mine(t, g, destinations.get(), edge_grad.get());
+        Spreading<T, I, H> mine(t, g, destinations);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t chunk = 0; chunk < sources.chunks; ++chunk)
             each_block(t.a, sources.bounds[chunk], sources.bounds[chunk + 1], [&](const Rows<I>& some) {
-                T *to = g.grad_z + some.first * width, *total = g.grad_src + some.first * t.heads;
-                if (some.edges() <= kEdgeBlock) return mine.block(some, to, total, true, streamed);
-                mine.segment(some.first, some.starts[0], some.starts[1], to, total);
+                T* to = g.grad_z + some.first * width;
+                if (some.edges() <= kEdgeBlock) return mine.block(some, to, true, streamed);
+                mine.segment(some.first, some.starts[0], some.starts[1], to);
             });
         if (streamed) stream_fence();
     }
-    if (sources.hub_count > 0)
-        spread_hubs<T, I, H>(t, g, sources, destinations.get(), edge_grad.get(), threads);
-    sum_edge_gradients<T, I, H>(t, g, rows, edge_grad.get(), threads);
+    if (sources.hub_count > 0) spread_hubs<T, I, H>(t, g, sources, destinations, threads);
+}
+
+template <class T, class I, int H>
+void attention_gradients(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& sources,
+                         const RowPlan& rows, int threads) {
+    spread_sources<T, I, H>(t, g, sources, threads);
+    const ScoreTask<T, I> by_row{g.by_row, g.inverse, g.terms, g.inner, t.heads, t.slope, g.grad_dst, g.grad_edge};
+    const ScoreTask<T, I> by_source{t.a, nullptr, g.terms, g.inner, t.heads, t.slope, g.grad_src, nullptr};
+    sum_score_gradients<T, I, H>(by_row, rows, threads);
+    sum_score_gradients<T, I, H>(by_source, sources, threads);
 }
 
 template <class T, class I>
 void gat_backward(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& sources, const RowPlan& rows,
                   int threads) {
     switch (t.heads) {
-        case 1: return spread_sources<T, I, 1>(t, g, sources, rows, threads);
-        case 4: return spread_sources<T, I, 4>(t, g, sources, rows, threads);
-        case 8: return spread_sources<T, I, 8>(t, g, sources, rows, threads);
-        default: return spread_sources<T, I, 0>(t, g, sources, rows, threads);
+        case 1: return attention_gradients<T, I, 1>(t, g, sources, rows, threads);
+        case 4: return attention_gradients<T, I, 4>(t, g, sources, rows, threads);
+        case 8: return attention_gradients<T, I, 8>(t, g, sources, rows, threads);
+        default: return attention_gradients<T, I, 0>(t, g, sources, rows, threads);
     }
 }
 

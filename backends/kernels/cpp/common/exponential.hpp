@@ -111,22 +111,4 @@ inline vec<double> logarithm(vec<double> x) {
     return x;
 }
 
-// log(1 + e) for e in [-1, 0], finite at -1 too. What 1 + e lacks to be above a half goes into a power of two.
-inline vec<float> log_one_minus(vec<float> e) {
-    const vec<float> whole = e + 1.0f;
-    BitsOf<float>::type bits;
-    std::memcpy(&bits, &whole, sizeof bits);
-    const vec<float> exponent = __builtin_convertvector((bits >> 23) - 126, vec<float>);
-    bits = (bits & 0x007fffff) | 0x3f000000;
-    vec<float> scaled;
-    std::memcpy(&scaled, &bits, sizeof scaled);
-    const auto near = e > -0.5f;
-    return log_one_plus(near ? e : scaled - 1.0f) + (near ? vec<float>{} : exponent * 0.693147180559945f);
-}
-
-inline vec<double> log_one_minus(vec<double> e) {
-    for (int i = 0; i < lanes<double>; ++i) e[i] = std::log1p(std::max(e[i], -1 + 1e-16));
-    return e;
-}
-
 }  // namespace kernels

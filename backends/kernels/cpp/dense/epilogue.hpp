@@ -29,13 +29,6 @@ inline vec<T> slope_of(vec<T> y, Activation kind) {
     return one;
 }
 
-// The activation's input, from its output; any finite number where the slope is 0.
-template <class T>
-inline vec<T> before(vec<T> y, Activation kind) {
-    const vec<T> zero{};
-    return kind == Activation::elu ? (y > zero ? y : log_one_minus(y > zero ? zero : y)) : y;
-}
-
 // `y` may be `x` itself; `dropout` may be null.
 template <class T>
 void bias_activation(const T* x, const T* bias, Activation kind, const Dropout<T>* dropout, T* y, int64_t rows,
@@ -56,71 +49,54 @@ void bias_activation(const T* x, const T* bias, Activation kind, const Dropout<T
         }
 }
 
-// Gradients of dropout(activation(x + bias)) from its output y [rows, heads, width].
+// Gradients of dropout(activation(x + bias)) from its output y [rows, width].
 template <class T>
 struct EpilogueGradient {
     const T* grad_y;
-    const T* y;     // not read where the activation is none and `inner` null
-    const T* bias;  // read for `inner` only
-    T* grad_x;      // null where that is grad_y, without activation and dropout
-    T* inner;       // [rows, heads]: inner products of x, recovered from y, and grad_x; or null
-    int64_t heads, width;
+    const T* y;  // not read where the activation is none
+    T* grad_x;   // null where that is grad_y, without activation and dropout
+    int64_t width;
     Activation kind;
     const Dropout<T>* dropout;  // or null
 };
 
-// Columns of one row, of which the mask's first is `column`: adds their gradients to the bias's and returns what they
-// add to the inner product.
+// Columns from `c` on of a row whose first value is at `at`: their gradients, which are added to the bias's.
 template <class T, class Part>
-inline vec<T> gradient_columns(const EpilogueGradient<T>& g, const RowDropout<T>& drop, const Part& part,
-                               int64_t column, const T* grad_y, const T* y, const T* bias, T* grad_x, T* sums) {
-    vec<T> grad = drop(part.load(grad_y), column), active{};
-    if (y != nullptr) active = g.dropout == nullptr ? part.load(y) : part.load(y) / g.dropout->scale;
-    if (g.kind != Activation::none) grad *= slope_of<T>(active, g.kind);
-    if (grad_x != nullptr) part.store(grad_x, grad);
-    store(sums, load(sums) + grad);  // lanes beyond the columns are 0
-    return g.inner == nullptr ? vec<T>{} : grad * (before<T>(active, g.kind) - part.load(bias));
+inline void gradient_columns(const EpilogueGradient<T>& g, const RowDropout<T>& drop, const Part& part, int64_t at,
+                             int64_t c, T* sums) {
+    vec<T> grad = drop(part.load(g.grad_y + at + c), c);
+    if (g.kind != Activation::none) {
+        const vec<T> y = part.load(g.y + at + c);
+        grad *= slope_of<T>(g.dropout == nullptr ? y : y / g.dropout->scale, g.kind);
+    }
+    if (g.grad_x != nullptr) part.store(g.grad_x + at + c, grad);
+    store(sums + c, load(sums + c) + grad);  // lanes beyond the columns are 0
 }
 
-template <class T>
-inline T gradient_head(const EpilogueGradient<T>& g, const RowDropout<T>& drop, int64_t at, int64_t first,
-                       T* sums) {
-    const auto moved = [](auto* from, int64_t by) { return from == nullptr ? from : from + by; };
-    vec<T> products{};
-    const auto add = [&](int64_t c, const auto& part) {
-        products += gradient_columns(g, drop, part, first + c, g.grad_y + at + c, moved(g.y, at + c),
-                                     moved(g.bias, first + c), moved(g.grad_x, at + c), sums + first + c);
-    };
-    int64_t c = 0;
-    for (; c + lanes<T> <= g.width; c += lanes<T>) add(c, Whole<T>());
-    if (c < g.width) add(c, First<T>(g.width - c));
-    return sum<T>(products);
-}
-
-// `partial` holds partials_of(rows) rows of all heads' columns; `grad_bias` [heads, width] may be null.
+// `partial` holds partials_of(rows) rows of the columns; `grad_bias` [width] may be null.
 // Gradients of a loss cancel, and one long sum leaves too few digits: sums of a few rows are added up in double.
 template <class T>
 void bias_activation_backward(const EpilogueGradient<T>& g, T* partial, T* grad_bias, int64_t rows, int threads) {
-    const int64_t size = partial_rows(rows), chunks = partials_of(rows), stride = g.heads * g.width;
+    const int64_t size = partial_rows(rows), chunks = partials_of(rows), width = g.width;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-        std::vector<double> sums(stride);
-        std::vector<T> few(stride + lanes<T>);  // whole vectors are added to its last columns, too
+        std::vector<double> sums(width);
+        std::vector<T> few(width + lanes<T>);  // whole vectors are added to its last columns, too
         const int64_t end = std::min(rows, (chunk + 1) * size);
         for (int64_t block = chunk * size; block < end; block += kFewRows) {
             std::fill(few.begin(), few.end(), T(0));
             for (int64_t row = block; row < std::min(end, block + kFewRows); ++row) {
                 const RowDropout<T> drop(g.dropout, row);
-                for (int64_t h = 0; h < g.heads; ++h) {
-                    const T product = gradient_head(g, drop, row * stride + h * g.width, h * g.width, few.data());
-                    if (g.inner != nullptr) g.inner[row * g.heads + h] = product;
-                }
+                int64_t c = 0;
+                for (; c + lanes<T> <= width; c += lanes<T>)
+                    gradient_columns(g, drop, Whole<T>(), row * width, c, few.data());
+                if (c < width) gradient_columns(g, drop, First<T>(width - c), row * width, c, few.data());
             }
-            for (int64_t c = 0; c < stride; ++c) sums[c] += few[c];
+            for (int64_t c = 0; c < width; ++c) sums[c] += few[c];
         }
-        std::copy(sums.begin(), sums.end(), partial + chunk * stride);
+        std::copy(sums.begin(), sums.end(), partial + chunk * width);
     }
-    if (grad_bias != nullptr) add_partials(partial, chunks, stride, stride, grad_bias);
+    if (grad_bias != nullptr) add_partials(partial, chunks, width, width, grad_bias);
 }
 
 }  // namespace kernels

@@ -12,6 +12,11 @@ from torch.nn import functional
 from backends.kernels import dispatch, gat, gat_layer, plain
 from backends.kernels.checks import ACTIVATIONS
 from datasets.csr import Csr
+from tests.backends.kernels.attention_gradients import (
+    check_an_edge_alone,
+    check_as_exact_as_plain_torch,
+    large_features,
+)
 from tests.backends.kernels.matrices import random_csr, use_plain
 
 TORCH = {"none": lambda y: y, "relu": functional.relu, "elu": functional.elu}
@@ -124,11 +129,26 @@ def test_scores_far_apart_have_no_gradient_and_equal_ones_keep_theirs(seed, head
 
 
 def test_an_edge_alone_in_its_row_has_no_score_gradient_however_large_its_features():
-    csr = Csr(np.arange(7, dtype=np.int32), np.arange(6, dtype=np.int32), (6, 6))
-    for scale in (1.0, 1e6, 1e30):
-        z, score_src, score_dst, _ = [part.float() for part in drawn(3, csr, 2, 40, scale)]
-        flow = torch.full((6, 2, 40), 1e9)
-        score_edge = score_src.flip(0).contiguous()
-        inputs = z, score_src, score_dst, score_edge
-        _, grad_z, *others = with_gradients(lambda *parts: gat(csr, *parts), inputs, flow)
-        assert torch.equal(grad_z, flow) and not any(part.any() for part in others)
+    check_an_edge_alone()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 99), st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 16, 33]), st.sampled_from([1e6, 1e30]),
+    st.booleans(),
+)  # fmt: skip
+def test_large_features_leave_the_digits_that_plain_torch_has(seed, heads, width, scale, row_parallel):
+    csr = random_csr(seed, 9, 8, 60)
+    inputs, flow = large_features(seed, csr, heads, width, scale)
+    check_as_exact_as_plain_torch(csr, inputs, flow, row_parallel=row_parallel)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_a_bias_that_dwarfs_the_output_leaves_its_gradients_alone(activation):
+    csr = random_csr(7, 9, 8, 60)
+    *inputs, bias = (part.float() for part in drawn(7, csr, 2, 16))
+    flow = torch.randn(9, 32, generator=torch.Generator().manual_seed(7))
+    bias = 1e6 + bias.abs()  # every activation's slope is 1
+    fused = with_gradients(lambda *parts: gat_layer(csr, *parts, activation), [*inputs, bias], flow)
+    bare = with_gradients(lambda *parts: gat(csr, *parts).flatten(1), inputs, flow)
+    assert all(torch.equal(one, other) for one, other in zip(fused[1:4], bare[1:], strict=True))

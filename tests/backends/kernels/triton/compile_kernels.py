@@ -4,7 +4,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from backends.kernels.triton.attention import _edge_gradients, _edge_weights, _row_statistics
+from backends.kernels.triton.attention import _edge_products, _edge_weights, _row_statistics, _score_gradients
 from backends.kernels.triton.dense_layers import _finish, _finish_backward
 from backends.kernels.triton.dropout import _drop_entries, _drop_rows
 from backends.kernels.triton.sums import _sum_rows
@@ -20,13 +20,13 @@ NUMBERS = {
 }  # fmt: skip
 SIZES = {"EDGES": 8, "COLUMNS": 16, "HEADS": 4, "PIECES": 4, "UNROLLED": 4, "SIDE": 32, "ENTRIES": 1024, "KIND": 2}
 VARIANTS = {
-    _edge_gradients: ({"WHOLE": False}, {"WHOLE": True}),
+    _edge_products: ({"WHOLE": False}, {"WHOLE": True}),
     _sum_rows: ({"JOINED": False}, {"JOINED": True}),
     _row_statistics: ({"MERGES": False}, {"MERGES": True}),
 }
 KERNELS = (
-    _sum_rows, _add_tiles, _row_statistics, _edge_weights, _edge_gradients, _finish, _finish_backward, _drop_rows,
-    _drop_entries,
+    _sum_rows, _add_tiles, _row_statistics, _edge_weights, _edge_products, _score_gradients, _finish,
+    _finish_backward, _drop_rows, _drop_entries,
 )  # fmt: skip
 
 

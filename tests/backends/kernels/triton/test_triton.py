@@ -28,6 +28,11 @@ from backends.kernels import (
 from backends.kernels.operand import operand
 from backends.kernels.tiles import SIDE, find_tiles
 from datasets.csr import Csr
+from tests.backends.kernels.attention_gradients import (
+    check_an_edge_alone,
+    check_as_exact_as_plain_torch,
+    large_features,
+)
 from tests.backends.kernels.matrices import random_csr
 
 pytestmark = pytest.mark.needs_triton
@@ -173,6 +178,16 @@ def test_attention_equals_the_plain_one(matrix, heads, width, edges):
         shapes,
         heads,
     )
+
+
+@pytest.mark.parametrize("scale", [1e6, 1e30])
+def test_large_features_leave_the_digits_that_plain_torch_has(scale):
+    csr = MATRICES[0]()
+    check_as_exact_as_plain_torch(csr, *large_features(5, csr, 2, 33, scale), device=DEVICE)
+
+
+def test_an_edge_alone_in_its_row_has_no_score_gradient_however_large_its_features():
+    check_an_edge_alone(DEVICE)
 
 
 def test_heads_share_rows():
