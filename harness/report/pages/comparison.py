@@ -14,7 +14,6 @@ from harness.report.content import (
     Page,
     Paragraph,
     Section,
-    Span,
     Text,
     term,
 )
@@ -104,7 +103,7 @@ def _pages(
     current: bool = True,
 ) -> Iterator[Page]:
     summary = Section("Summary", on_each_machine(datasets, _summary))
-    entries = Section("The tables", [Bullets([_entry(name, dataset) for dataset in datasets]), _legend(datasets)])
+    entries = Section("The tables", [data.tables_list(name, datasets), _legend(datasets)])
     yield Page(name, title, [Paragraph(introduction), summary, entries])
     for dataset in datasets:
         reading: Text = ["The summary over all data sets, and how to read the tables: ", Hyperlink(page=name), "."]
@@ -129,12 +128,6 @@ def _summary(datasets: Sequence[DatasetComparisons], suffix: str) -> list[Block]
     if not overview.rows:
         return [Paragraph(speedups.NONE_IN_TURNS), *details]
     return [overview, Paragraph(term("times as fast", meaning)), *details]
-
-
-def _entry(name: str, dataset: DatasetComparisons) -> list[Span]:
-    synthetic = " (synthetic)" if dataset.facts.get("synthetic") else ""
-    link = Hyperlink(dataset.name, data.tables_page(name, dataset))
-    return [link, f"{synthetic} on {dataset.machine}: {formats.plural(len(dataset.comparisons), 'table')}"]
 
 
 def _legend(datasets: Sequence[DatasetComparisons]) -> Details:

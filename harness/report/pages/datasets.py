@@ -1,10 +1,11 @@
 """Content about a data set: its counts beside the published ones, its structure, the origin of its files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.report import formats
 from harness.report.comparisons import DatasetComparisons
-from harness.report.content import NOTHING, Block, Cell, Code, Paragraph, Table, bullets, columns
+from harness.report.content import NOTHING, Block, Bullets, Cell, Code, Hyperlink, Paragraph, Table, bullets, columns
 from harness.store.naming import distinctions, flatten
 from harness.store.record import Record
 
@@ -27,6 +28,19 @@ def tables_page(page: str, dataset: DatasetComparisons) -> str:
 def tables_title(title: str, dataset: DatasetComparisons) -> str:
     """Title of the page with a data set's tables on its machine; ``title`` is the summary's."""
     return f"{title}: {dataset.title} on {dataset.machine}"
+
+
+def tables_list(page: str, datasets: Sequence[DatasetComparisons]) -> Bullets:
+    """Links to the pages of the data sets' tables, of which ``page`` is the summary, and how many tables each has."""
+    return Bullets(
+        [
+            [
+                Hyperlink(dataset.title, tables_page(page, dataset)),
+                f" on {dataset.machine}: {formats.plural(len(dataset.comparisons), 'table')}",
+            ]
+            for dataset in datasets
+        ]
+    )
 
 
 def counts(dataset: DatasetComparisons) -> Block:

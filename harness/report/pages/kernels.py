@@ -16,7 +16,6 @@ from harness.report.content import (
     Page,
     Paragraph,
     Section,
-    Span,
     Table,
     Text,
     Value,
@@ -117,14 +116,9 @@ def _summary(datasets: Sequence[DatasetComparisons]) -> Page:
         *on_each_machine(datasets, _below),
         Paragraph(tried),
         Section("How to read it", [Bullets([term(word, meaning) for word, meaning in LEGEND.items()])]),
-        Section("The tables", [Bullets([_entry(dataset) for dataset in datasets])]),
+        Section("The tables", [data.tables_list(NAME, datasets)]),
     ]
     return Page(NAME, TITLE, content)
-
-
-def _entry(dataset: DatasetComparisons) -> list[Span]:
-    tables = formats.plural(len(dataset.comparisons), "table")
-    return [Hyperlink(dataset.title, data.tables_page(NAME, dataset)), f" on {dataset.machine}: {tables}"]
 
 
 def means_and_figure(datasets: Sequence[DatasetComparisons], suffix: str) -> list[Block]:
