@@ -71,7 +71,7 @@ struct FreeLines {
 template <class T>
 using LineArray = std::unique_ptr<T[], FreeLines>;
 
-// An array that begins with a cache line, not initialized: entries of a power of two lie in as few lines as can be.
+// An array that begins with a cache line, not initialized.
 template <class T>
 LineArray<T> line_array(int64_t count) {
     return LineArray<T>(static_cast<T*>(::operator new[](count * sizeof(T), std::align_val_t(64))));
@@ -79,7 +79,8 @@ LineArray<T> line_array(int64_t count) {
 
 // Values that the edges of a destination read, side by side: its score, the row's maximum, and one over its sum of
 // exponentials. The maximum plus the logarithm of the sum would be one value less, but lose the logarithm beside large
-// scores. Those of a single head are read as one pack, so a fourth value pads them.
+// scores. A fourth value pads them: entries of a power of two lie in as few cache lines as can be, and that of a single
+// head is read as one pack.
 template <class T, int H>
 struct Destinations {
     static constexpr int64_t entry = 4;
