@@ -36,15 +36,18 @@ def check_as_exact_as_plain_torch(csr, inputs, flow, device="cpu", **options):
         assert float((one - other).abs().max()) <= allowed
 
 
-def check_an_edge_alone(device="cpu"):
-    """An edge alone in its row has no gradient of its score, whatever the scale of its features."""
-    csr = Csr(np.arange(7, dtype=np.int32), np.arange(6, dtype=np.int32), (6, 6))
+def check_parallel_edges(copies, device="cpu"):
+    """Edges of one source alone in their row have no gradients of scores, whatever the scale of the features.
+
+    With a power of two ``copies`` their weights are exact, and so is what cancels.
+    """
+    csr = Csr(np.arange(7, dtype=np.int32) * copies, np.arange(6, dtype=np.int32).repeat(copies), (6, 6))
     draw = torch.Generator().manual_seed(3)
     for scale in (1.0, 1e6, 1e30):
         z, score_src, score_dst = (scale * torch.randn(6, 2, width, generator=draw) for width in (40, 1, 1))
         flow = torch.full((6, 2, 40), 1e6)
-        inputs = z, score_src[..., 0], score_dst[..., 0], score_src[..., 0].flip(0).contiguous()
-        placed = [part.contiguous().to(device) for part in inputs]
+        score_edge = score_src[..., 0].flip(0).repeat_interleave(copies, 0)
+        placed = [part.contiguous().to(device) for part in (z, score_src[..., 0], score_dst[..., 0], score_edge)]
         _, grad_z, *others = results(lambda *parts: gat(csr, *parts), placed, flow.to(device))
         assert torch.equal(grad_z, flow.double()) and not any(part.any() for part in others)
 

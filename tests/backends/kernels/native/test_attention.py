@@ -13,8 +13,8 @@ from backends.kernels import dispatch, gat, gat_layer, plain
 from backends.kernels.checks import ACTIVATIONS
 from datasets.csr import Csr
 from tests.backends.kernels.attention_gradients import (
-    check_an_edge_alone,
     check_as_exact_as_plain_torch,
+    check_parallel_edges,
     large_features,
 )
 from tests.backends.kernels.matrices import random_csr, use_plain
@@ -128,8 +128,9 @@ def test_scores_far_apart_have_no_gradient_and_equal_ones_keep_theirs(seed, head
         assert float((one.double() - other).abs().max()) <= 1e-5 * float(other.abs().max()) + 1e-6 * product
 
 
-def test_an_edge_alone_in_its_row_has_no_score_gradient_however_large_its_features():
-    check_an_edge_alone()
+@pytest.mark.parametrize("copies", [1, 2, 4])
+def test_parallel_edges_alone_in_their_row_have_no_score_gradient(copies):
+    check_parallel_edges(copies)
 
 
 @settings(max_examples=40, deadline=None)

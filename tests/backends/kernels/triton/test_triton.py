@@ -29,8 +29,8 @@ from backends.kernels.operand import operand
 from backends.kernels.tiles import SIDE, find_tiles
 from datasets.csr import Csr
 from tests.backends.kernels.attention_gradients import (
-    check_an_edge_alone,
     check_as_exact_as_plain_torch,
+    check_parallel_edges,
     large_features,
 )
 from tests.backends.kernels.matrices import random_csr
@@ -186,8 +186,9 @@ def test_large_features_leave_the_digits_that_plain_torch_has(scale):
     check_as_exact_as_plain_torch(csr, *large_features(5, csr, 2, 33, scale), device=DEVICE)
 
 
-def test_an_edge_alone_in_its_row_has_no_score_gradient_however_large_its_features():
-    check_an_edge_alone(DEVICE)
+@pytest.mark.parametrize("copies", [1, 2, 4])
+def test_parallel_edges_alone_in_their_row_have_no_score_gradient(copies):
+    check_parallel_edges(copies, DEVICE)
 
 
 def test_heads_share_rows():
