@@ -22,8 +22,8 @@ def switches(config: BackendConfig) -> tuple[str, ...]:
 def resolve(config: C, names: Collection[str]) -> C:
     """Set every ``auto`` switch: on when no ablation is named, else on only if a named one keeps it.
 
-    Raises Unsupported for a name the backend does not know, AblationError for ``base`` beside another name and
-    for a name whose switches are all overruled by explicit values.
+    Raises Unsupported for a name the backend does not know, AblationError for ``base`` beside another name, for a name
+    whose switches are all overruled by explicit values, and for one that switches off what another option is of.
     """
     _check_names(config, names)
     explicit = {switch: getattr(config, switch) for switch in switches(config) if getattr(config, switch) != "auto"}
@@ -38,7 +38,10 @@ def resolve(config: C, names: Collection[str]) -> C:
     values = {switch: "true" if not names or switch in remaining else "false" for switch in switches(config)}
     if "base" in names:
         values |= {key: value for key, value in config.base.items() if key not in explicit}
-    return replace(config, **(values | explicit))
+    try:
+        return replace(config, **(values | explicit))
+    except ValueError as error:
+        raise AblationError(f"ablation {'+'.join(sorted(names)) or 'none'}: {error}") from error
 
 
 def _check_names(config: BackendConfig, names: Collection[str]) -> None:

@@ -28,6 +28,13 @@ class BatchPlan:
         """Steps in an unlimited epoch."""
         return 1 if self.size is None else -(-len(self.nodes) // self.size)
 
+    @property
+    def extrapolation(self) -> float:
+        """Targets of an unlimited epoch over those of this one; the last batch, which a limit drops, may be small."""
+        if self.size is None or self.limit is None:
+            return 1.0
+        return max(1.0, len(self.nodes) / (self.size * self.limit))
+
     def targets(self, epoch: int) -> list[NDArray[np.int64]]:
         """Return the target nodes of each batch of ``epoch``: a hash permutation cut into pieces of ``size``.
 

@@ -8,7 +8,7 @@ import fcntl
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +17,8 @@ from typing import Any
 from backends.folder_lock import locked
 
 MIRRORED = ".complete"
-FINISHED = ".finished"  # names the command whose result lies beside it, to be uploaded
+COMMAND = ".command"  # names the command whose result is computed beside it, to be uploaded
+PROBE = ".writing"  # tells whether a place can be written
 
 
 def is_remote(path: str) -> bool:
@@ -35,42 +36,50 @@ def written(path: str, last: str | None = None, command: str = "") -> Iterator[P
     """Yield a local path to write to; a remote one is uploaded afterwards, the file ``last`` of a folder at the end.
 
     What a remote output is computed from lies in a folder of its name, where a repeated command resumes. Raises OSError
-    for a place that cannot be written, before anything is computed, and ValueError for one that exists. A result that
-    could not be uploaded stays for ``delivered``, as that of ``command``.
+    for a place that cannot be written, before anything is computed, or that another run works for, and ValueError for
+    one that exists. A result that was not uploaded stays for ``delivered``, as that of ``command``.
     """
     if not is_remote(path):
         yield local_path(path)
         return
     system, place = _file_system(path)
     _refuse_another(system, place, path, last)
-    _try_writing(system, place, path)
+    _try_writing(system, place, path, last)
     work = _work_of(path)
-    work.mkdir(exist_ok=True)
-    copy = work / Path(place).name
-    try:
-        yield copy
-        if copy.exists():
-            (work / FINISHED).write_text(command)
-            _deliver(system, copy, place, path, last)
-    finally:
-        if work.is_dir() and not any(work.iterdir()):
-            work.rmdir()
+    with locked(work):
+        work.mkdir(exist_ok=True)
+        copy = work / Path(place).name
+        try:
+            (work / COMMAND).write_text(command)
+            yield copy
+            if copy.exists():
+                _deliver(system, copy, place, path, last)
+        finally:
+            if work.is_dir() and [*work.iterdir()] == [work / COMMAND]:
+                shutil.rmtree(work)
 
 
-def delivered(path: str, last: str | None, command: str) -> bool:
-    """Upload the result that an earlier run of ``command`` finished and could not upload; whether there was one.
+def delivered(path: str, last: str | None, command: str, scratch: str | None = None) -> bool:
+    """Upload the result that an earlier run of ``command`` finished and did not upload; whether there was one.
 
-    Raises OSError as ``written`` does, and ValueError for the result of another command.
+    It is finished where its file ``last`` is there, or the one file that it is. ``scratch`` is a folder in it that the
+    run worked in, and no part of it. Raises OSError as ``written`` does, and ValueError for the result of another
+    command, or where something else lies at the place.
     """
-    if not is_remote(path) or not (_work_of(path) / FINISHED).is_file():
+    if not is_remote(path) or not (work := _work_of(path)).is_dir():
         return False
-    work = _work_of(path)
-    system, place = _file_system(path)
-    _refuse_another(system, place, path, last)
-    copy = work / Path(place).name
-    if (work / FINISHED).read_text() != command:
-        raise ValueError(f"{copy} is what another command finished for {path}: repeat that one, or delete {work}")
-    _deliver(system, copy, place, path, last)
+    with locked(work):
+        system, place = _file_system(path)
+        copy, stated = work / Path(place).name, work / COMMAND
+        if not (copy if last is None else copy / last).is_file():
+            return False
+        if not stated.is_file() or stated.read_text() != command:
+            raise ValueError(f"{copy} is what another command finished for {path}: repeat that one, or delete {work}")
+        if scratch is not None:
+            with locked(copy / scratch):  # removes the lock too that a killed run left
+                shutil.rmtree(copy / scratch, ignore_errors=True)
+        _refuse_another(system, place, path, last, () if last is None else [file.name for file in copy.iterdir()])
+        _deliver(system, copy, place, path, last)
     return True
 
 
@@ -207,27 +216,50 @@ def _work_of(path: str) -> Path:
     return Path(tempfile.gettempdir()) / f"agl-{hashlib.sha256(path.encode()).hexdigest()[:16]}"
 
 
-def _refuse_another(system: Any, place: str, path: str, last: str | None) -> None:
+def _refuse_another(system: Any, place: str, path: str, last: str | None, own: Collection[str] = ()) -> None:
+    """Raise ValueError for a place that is taken: a folder also by what an upload left, but for ``own`` names."""
     with _reaching(path):
         exists = system.exists(place if last is None else f"{place}/{last}")
+        others: set[str] = set() if last is None else _names_in(system, place).difference(own)
     if exists:
         raise ValueError(f"{path} exists: delete it or choose another name")
+    if others:
+        raise ValueError(f"{path} holds {min(others)}: delete what lies there, or choose another name")
 
 
-def _try_writing(system: Any, place: str, path: str) -> None:
-    probe = f"{place}.writing"
+def _names_in(system: Any, place: str) -> set[str]:
+    """The names of the files and folders in a folder, which need not be there."""
     try:
-        system.pipe_file(probe, b"written to see whether this place can be")
-        system.rm_file(probe)
+        entries = system.ls(place, detail=False)
+    except FileNotFoundError:
+        return set()
+    inside = {entry.rstrip("/") for entry in entries} - {place}  # object stores may list the folder itself
+    return {entry.rpartition("/")[2] for entry in inside} - {PROBE}
+
+
+def _try_writing(system: Any, place: str, path: str, last: str | None) -> None:
+    """Raise OSError where a file cannot be written: inside of a folder, as its own files will be."""
+    beside, inside = f"{place}{PROBE}", f"{place}/{PROBE}"
+    try:
+        try:
+            _write_once(system, beside if last is None else inside)
+        except FileNotFoundError:  # a file system that makes the folder with the first upload
+            _write_once(system, beside)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise OSError(f"{path} cannot be written ({reason}): choose a place that this user may write") from error
 
 
+def _write_once(system: Any, probe: str) -> None:
+    system.pipe_file(probe, b"written to see whether this place can be")
+    system.rm_file(probe)
+
+
 def _deliver(system: Any, copy: Path, place: str, path: str, last: str | None) -> None:
-    with locked(copy.parent):
-        _upload(system, copy, place, path, last)
-        shutil.rmtree(copy.parent)
+    """Upload a result, then remove it with all that it was computed from."""
+    _upload(system, copy, place, path, last)
+    with tempfile.TemporaryDirectory(prefix="agl-") as removed:  # moved at once: a part of it would look like a result
+        copy.parent.rename(Path(removed) / copy.name)
 
 
 def _upload(system: Any, copy: Path, place: str, path: str, last: str | None) -> None:

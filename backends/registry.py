@@ -88,6 +88,14 @@ class BackendConfig:
                 return f"backend {self.name} needs the package {package}: pip install -e '.[{self.name}]'"
         return None
 
+    def packages_used(self, scenario: str, full_batch: bool) -> tuple[str, ...]:
+        """Packages whose work is measured under these options; one that is not installed does none."""
+        return self.packages
+
+    def unsupported_here(self, scenario: str, full_batch: bool) -> str | None:
+        """Say why this engine cannot run a cell with the packages of this interpreter, in one sentence; or ``None``."""
+        return None
+
     def for_parity_gate(self) -> "BackendConfig":
         """Return the options with which the parity gate runs the engine: sampling as the definition does."""
         return self

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from datasets.array_files import save_array
 from datasets.csr import Csr
 from datasets.features import Features, SparseFeatures, dense_features
+from datasets.files import atomic_file
 from datasets.options import unknown_name
 from datasets.schema import Schema
 
@@ -148,13 +149,14 @@ class Graph:
         return {name: array for name, array in arrays.items() if array is not None}
 
     def save_facts(self, folder: Path) -> None:
-        """Write ``graph.json`` alone, into a ``folder`` whose arrays are already written."""
+        """Write ``graph.json`` alone, whole or not at all, into a ``folder`` whose arrays are already written."""
         skipped = {"csr", *_NODE_ARRAYS, *_EDGE_ARRAYS, _BOUNDS}
         names = [attribute.name for attribute in fields(self) if attribute.name not in skipped]
         facts = {name: getattr(self, name) for name in names}
         facts["schema"] = None if self.schema is None else self.schema.as_json()
         facts |= {"shape": list(self.csr.shape), "width": self.width, "arrays": list(self._arrays())}
-        (folder / "graph.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
+        with atomic_file(folder / "graph.json") as temporary:
+            temporary.write_text(json.dumps(facts, indent=1, sort_keys=True))
 
     @classmethod
     def load(cls, folder: Path) -> "Graph":

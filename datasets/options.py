@@ -19,7 +19,7 @@ _KINDS: dict[Any, tuple[Any, str]] = {
 
 
 class OptionError(ValueError):
-    """A value that an option does not allow: the fault of no file."""
+    """An option that there is not, or a value that it does not allow: the fault of no file."""
 
 
 def unknown_name(kind: str, name: object, allowed: Iterable[str]) -> str:
@@ -31,19 +31,22 @@ def unknown_name(kind: str, name: object, allowed: Iterable[str]) -> str:
 
 
 def options_from(kind: type[T], dataset: str, options: Mapping[str, Any]) -> T:
-    """Build the dataclass of a data set's options; raises ValueError for a name that it lacks and for a wrong type."""
+    """Build the dataclass of a data set's options; raises OptionError for a name or a value that it does not allow."""
     check_options(f"option of data set {dataset}", options, [field.name for field in fields(kind)])  # type: ignore[arg-type]
     types = get_type_hints(kind)
     check_types(options, types)
-    return kind(**{name: _as_text(value, _kinds_of(types[name])) for name, value in options.items()})
+    try:
+        return kind(**{name: _as_text(value, _kinds_of(types[name])) for name, value in options.items()})
+    except ValueError as error:
+        raise OptionError(str(error)) from error
 
 
 def check_options(kind: str, options: Iterable[str], allowed: Iterable[str]) -> None:
-    """Raise ValueError for the first option that is not allowed; ``kind`` says whose option it is."""
+    """Raise OptionError for the first option that is not allowed; ``kind`` says whose option it is."""
     allowed = list(allowed)
     for name in options:
         if name not in allowed:
-            raise ValueError(unknown_name(kind, name, allowed))
+            raise OptionError(unknown_name(kind, name, allowed))
 
 
 def check_types(options: Mapping[str, Any], types: Mapping[str, Any], section: str = "dataset.options") -> None:

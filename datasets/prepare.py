@@ -18,6 +18,7 @@ from datasets.cache import make_room, remove_unused, use
 from datasets.files import atomic_folder, write_atomic
 from datasets.hashes import digest
 from datasets.high_water import HighWater
+from datasets.order_packages import order_packages
 from datasets.paths import find_files
 from datasets.plugins import plugins
 from datasets.registry import Entry, entry_of, load_dataset
@@ -76,7 +77,8 @@ def _write_graph(dataset: Choice, order: Choice, cache: Path) -> Path:
     """Read, order and write a graph; returns its folder."""
     start, memory = time.perf_counter(), HighWater()
     graph = load_dataset(dataset.name, dataset.options, cache)
-    phases, peaks = {"parse": time.perf_counter() - start, "order": 0.0}, {"parse": memory.growth(), "order": 0}
+    phases = {"parse": time.perf_counter() - start, "order": 0.0}
+    peaks: dict[str, int | None] = {"parse": memory.growth(), "order": 0}
     folder = _folder(graph.sha256, dataset, order, cache)
     if order.name != "none":
         # Imported here: numpy comes with the orders, and the command line starts without it.
@@ -89,7 +91,9 @@ def _write_graph(dataset: Choice, order: Choice, cache: Path) -> Path:
         peaks["order"] = memory.growth()
     from datasets.statistics import graph_statistics, rows_of_other_parts
 
-    structure = {**graph_statistics(graph.csr), "peak_memory": peaks}
+    structure: dict[str, Any] = {**graph_statistics(graph.csr)}
+    if None not in peaks.values():
+        structure["peak_memory"] = peaks
     if graph.part_bounds is not None:
         structure["rows_of_other_parts"] = rows_of_other_parts(graph.csr, graph.part_bounds)
     texts = {STRUCTURE: json.dumps(structure), PHASES: json.dumps(phases)}
@@ -161,11 +165,14 @@ def _folder(sha256: str, dataset: Choice, order: Choice, cache: Path) -> Path:
 
 
 def _order_folder(order: Choice) -> str:
-    """Name the folder of an order, by its options and, for a plug-in, its sources: ``loaders_hash`` covers ours."""
-    plugin = plugins("orders").get(order.name)
-    if plugin is not None:
-        return f"{order.name}-{digest([order.options, plugin.source_hash()])}"
-    return order.name if not order.options else f"{order.name}-{digest(order.options)}"
+    """Name the folder of an order, by its options, the packages that it calls and, for a plug-in, its sources.
+
+    ``loaders_hash`` covers our own sources.
+    """
+    plugin, packages = plugins("orders").get(order.name), order_packages(order.name, order.options)
+    sources = None if plugin is None else plugin.source_hash()
+    identity = [part for part in (order.options, packages, sources) if part]
+    return f"{order.name}-{digest(identity)}" if identity else order.name
 
 
 def loader_hash(dataset: str) -> str:

@@ -15,12 +15,12 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO, get_type_hints, is_typeddict
 
 from harness.launcher import allocators
 from harness.launcher.failure import CellFailed, status_of
 from harness.launcher.lock import Busy
-from harness.launcher.messages import CellConfig, Event, PlannedGroup
+from harness.launcher.messages import CellConfig, Event, PlannedCell, PlannedGroup
 
 PR_SET_PDEATHSIG = 1
 CPU_MEMORY_SHARE = 0.9
@@ -69,7 +69,10 @@ def _serve(requests: TextIO, tell: Callable[[Event], None]) -> None:
     session = Session(first["cell"], tell)
     try:
         session.start()
-        if reason := session.config.backend.missing(session.config.trains_no_mini_batches):
+        backend, full_batch = session.config.backend, session.config.trains_no_mini_batches
+        if reason := backend.unsupported_here(session.config.scenario.name, full_batch):
+            raise CellFailed("unsupported", reason)
+        if reason := backend.missing(full_batch):
             raise CellFailed("not_installed", reason)
         tell({"event": "answer"})
         for line in requests:
@@ -115,18 +118,32 @@ def main(arguments: list[str]) -> int:
 def planned_groups(plan: Path) -> list[PlannedGroup]:
     """Read groups from a plan; folders of graphs are taken relative to it.
 
-    Raises ValueError for a plan without any graph, OSError, KeyError or TypeError for what is no plan.
+    Raises ValueError for a plan without any graph and for a key that is not there, OSError, KeyError or TypeError for
+    what is no plan.
     """
     values = json.loads(plan.read_text(encoding="utf-8"))
     groups: list[PlannedGroup] = values["groups"] if isinstance(values, dict) else values
-    for group in groups:
-        for cell in group["cells"]:
+    for number, group in enumerate(groups):
+        _check_keys(group, PlannedGroup, f"groups[{number}]")
+        for place, cell in enumerate(group["cells"]):
+            _check_keys(cell, PlannedCell, f"groups[{number}].cells[{place}]")
             if cell["graph"]:
                 cell["graph"] = str(plan.parent.resolve() / cell["graph"])
     to_run = [cell for group in groups for cell in group["cells"] if cell["status"] is None]
     if to_run and not any(cell["graph"] for cell in to_run):
         raise ValueError("it holds no graphs")
     return groups
+
+
+def _check_keys(values: Any, kind: Any, place: str) -> None:
+    """Raise ValueError for the first key of a typed dictionary that a plan lacks, in the sections below it as well."""
+    if not isinstance(values, dict):
+        raise ValueError(f"{place} is no object")
+    for key, hint in get_type_hints(kind).items():
+        if key in kind.__required_keys__ and key not in values:
+            raise ValueError(f"{place}.{key} is missing, as in a damaged plan or one of another version")
+        if is_typeddict(hint):
+            _check_keys(values[key], hint, f"{place}.{key}")
 
 
 def _run(groups: list[PlannedGroup], out: Path, wait: bool) -> int:

@@ -1,12 +1,15 @@
 """A run: compose, plan, prepare the graphs, measure the groups, print the table, return the exit code."""
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
 
 from datasets.paths import default_cache
 from harness.launcher.earlier import was_written
-from harness.launcher.group import Busy, run_groups
+from harness.launcher.group import Busy, run_groups, terminate_as_interrupt
+from harness.launcher.lock import machine_lock
 from harness.launcher.messages import PlannedGroup
 from harness.launcher.process import LauncherError
 from harness.measure.sources import forget_digests
@@ -49,23 +52,52 @@ def run(plan: Plan) -> int:
 
         print_plan(plan)
         return OK
-    groups = plan.open_groups()
-    failures: list[str] = []
+    groups, failures = plan.open_groups(), list[str]()
     if groups:
         prepare_places(plan, groups)
-        prepared, failures = prepare_graphs(groups, default_cache())
-        ready = [group for group in groups if all(key in prepared for key in graph_keys(group))]
-        for failure in failures:
-            complain(failure, FAILED)
-        if not ready:
-            raise UsageError("nothing to run: no group has its graph")
-        measured = measure(plan, ready, prepared)
-        plan.find_records()
-        failures += not_counted(measured, plan.groups) + not_written(measured)
-    else:
+        with reserved_machine(plan, groups):
+            groups = plan.open_groups()  # another run may have finished some while this one waited
+            failures = carry_out(plan, groups) if groups else []
+    if not groups:
         print(f"nothing to run: all {len(plan.groups)} groups are finished in {plan.results}; retry=all repeats them")
     print_table(plan)
     return FAILED if failures else exit_code(plan.groups)
+
+
+@contextmanager
+def reserved_machine(plan: Plan, groups: Iterable[Group]) -> Iterator[None]:
+    """Hold the machine for groups with a cell in a process of its own; raises Busy where this run must not wait.
+
+    Preparing their graphs takes all cores, which would disturb the samples of another run. After a wait, the records of
+    the plan are looked up again.
+    """
+    cells = [cell for group in groups for cell in group.cells if cell.status is None]
+    if not any(cell.config.launcher.name == "process" for cell in cells):
+        yield
+        return
+    holders: list[str] = []
+
+    def tell(holder: str) -> None:
+        holders.append(holder)
+        print(f"waiting: {holder} is measuring on this machine", file=sys.stderr)
+
+    with terminate_as_interrupt(), machine_lock(plan.config.wait, tell):
+        if holders:
+            plan.find_records()
+        yield
+
+
+def carry_out(plan: Plan, groups: Sequence[Group]) -> list[str]:
+    """Prepare the graphs of groups, measure them, and return a sentence for each failure that no record tells."""
+    prepared, failures = prepare_graphs(groups, default_cache())
+    ready = [group for group in groups if all(key in prepared for key in graph_keys(group))]
+    for failure in failures:
+        complain(failure, FAILED)
+    if not ready:
+        raise UsageError("nothing to run: no group has its graph")
+    measured = measure(plan, ready, prepared)
+    plan.find_records()
+    return failures + not_counted(measured, plan.groups) + not_written(measured)
 
 
 def not_counted(measured: Sequence[dict[str, Any]], groups: Iterable[Group]) -> list[str]:
@@ -99,7 +131,7 @@ def _name(record: dict[str, Any]) -> str:
 
 
 def measure(plan: Plan, groups: Sequence[Group], prepared: dict[str, PreparedGraph]) -> list[dict[str, Any]]:
-    """Run groups, show their progress, hand their records to the tracker and return them."""
+    """Run groups on the machine that the caller holds, show their progress, track and return their records."""
     from harness.terminal.progress import RunProgress
     from harness.track.deferred import DeferredTracker
 
@@ -114,7 +146,7 @@ def measure(plan: Plan, groups: Sequence[Group], prepared: dict[str, PreparedGra
             plain_groups(groups, plan.machine, prepared),
             plan.results,
             on_event=on_event,
-            wait=plan.config.wait,
+            locked=True,
             still_open=partial(is_still_open, plan),
         )
 

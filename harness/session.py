@@ -17,7 +17,7 @@ from harness.launcher.failure import CellFailed
 from harness.launcher.messages import Event, Opened, PlannedCell, TimedSample
 from harness.measure import control_group, environment, memory, memory_pass, shared_values
 from harness.measure.clock import Clock, PageFaults, cpu_seconds, page_faults
-from harness.measure.crowds import crowds
+from harness.measure.crowds import crowds, oversubscribed
 from harness.measure.sources import loaded_modules
 from harness.planning.schema import RunConfig, from_dict
 from harness.scenario import Scenario, scenario_class
@@ -58,9 +58,10 @@ class Session:
 
     def start(self) -> None:
         """Tell the environment and import the engine; cells of a group may do this side by side."""
-        config = self.config
+        config, backend = self.config, self.config.backend
+        packages = backend.packages_used(config.scenario.name, config.trains_no_mini_batches)
         description = environment.describe(
-            config.backend.name, config.threads, config.device, config.launcher.allocator
+            backend.name, config.threads, config.device, config.launcher.allocator, packages
         )
         self.tell({"event": "environment", "environment": description})
         with self.loading.phase("import"):
@@ -95,7 +96,7 @@ class Session:
         answer["warmup"] = [self._call()["seconds"] for _ in range(config.measure.warmup)]
         answer["warm_call"] = self._warm_call(answer["warmup"])
         answer["first_call"] = self.first_call
-        self.extrapolated = self.scenario.batches / limit if limit else None
+        self.extrapolated = self.scenario.plan.extrapolation if limit else None
         answer["extrapolated"], answer["batch_limit"] = self.extrapolated, limit
         if cuda := self._cuda():
             answer["device_share"] = cuda.memory_reserved() / cuda.mem_get_info()[1]
@@ -323,9 +324,9 @@ class Session:
         return Gpu(self.config.device)
 
     def _crowded(self, facts: Json) -> Json:
-        """The cores as ``oversubscribed``, where more threads, ranks or workers than they are share them."""
-        asked = max([self.config.threads, *crowds(facts).values()])
-        return {"oversubscribed": self.cores} if asked > self.cores and not self._cuda() else {}
+        """What there is as ``oversubscribed``, where threads, ranks or workers have to share it."""
+        processes = max(crowds(facts).values(), default=1)
+        return {} if self._cuda() else oversubscribed(self.config.threads, processes, self.cores)
 
     def _parts(self, seconds: float) -> Json:
         """What the seconds of a timed call are for, and its calls of torch, for scenarios that know."""

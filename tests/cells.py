@@ -54,7 +54,7 @@ def cell(graph: str | None, label: str = "a", launcher: str = "process", **secti
         threads=1,
     )
     path = f"machine/tiny/gcn/dummy/train/{label}/seed=0.{{environment}}.group.json"
-    planned = {"status": None, "message": "", "order": None, "hash": label, "config_diff": {}}
+    planned = {"status": None, "message": "", "hash": label, "config_diff": {}, "labels": [[]]}
     return planned | {"config": asdict(config), "path": path, "graph": graph, "prepare": {"parse": 0.5, "order": 0.25}}
 
 

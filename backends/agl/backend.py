@@ -131,7 +131,7 @@ class AglTrainer(LayeredTrainer):
     def validation_targets(self) -> Iterator[Nodes]:
         """The labelled validation nodes, in pieces of a batch."""
         assert self.plan.size is not None
-        nodes = labelled_nodes(self.graph, "validation")
+        nodes = self.graph.nodes_of("validation")
         return (nodes[start : start + self.plan.size] for start in range(0, len(nodes), self.plan.size))
 
     def close(self) -> None:
@@ -148,10 +148,3 @@ def _timed(batches: Iterator[Batch], clock: Clock) -> Iterator[Batch]:
         if batch is None:
             return
         yield batch
-
-
-def labelled_nodes(graph: Graph, split: str) -> Nodes:
-    """The nodes of a split that have a label."""
-    nodes = graph.nodes_of(split)
-    assert graph.labels is not None
-    return nodes[(graph.labels[nodes] >= 0).reshape(len(nodes), -1).any(axis=1)]

@@ -22,6 +22,7 @@ Settings = TypeVar("Settings")
 # Keys of earlier versions, now named as the options of the harness are.
 RENAMED = {"batch": "batch_size", "engine": "run_on", "replace": "replacement", "hub": "hub_threshold"}
 PATHS = ("nodes", "edges")
+READING = ("labels", "memory")  # options of the reading of tables that are none of the graph
 FEATURES = {"features", "feature_columns", "feature_values"}
 
 
@@ -176,6 +177,12 @@ def table_options_of(parsed: argparse.Namespace, defaults: dict[str, Any] | None
     stated = {name: value for name, value in vars(parsed).items() if name in names}
     renamed = dict.fromkeys(FEATURES) if stated.keys() & FEATURES else {}
     return TableOptions(**(defaults or {}) | renamed | stated)
+
+
+def stated_table_options(parsed: argparse.Namespace) -> list[str]:
+    """The options of a command line that say how tables are read, as they are written, in their order."""
+    names = {option.name for option in fields(TableOptions)}.union(READING).difference(PATHS)
+    return [f"--{name.replace('_', '-')}" for name in vars(parsed) if name in names]
 
 
 def columns_of(options: TableOptions) -> dict[str, Any]:

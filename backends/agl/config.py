@@ -78,7 +78,7 @@ class AglConfig(BackendConfig):
             )
         if self.strategy == "local" and self.workers > 1:
             others = ", ".join(STRATEGIES[1:])
-            raise ValueError(f"backend.workers={self.workers} needs a backend.strategy: one of {others}")
+            raise ValueError(f"workers={self.workers} needs a strategy of many workers: one of {others}")
 
     def for_parity_gate(self) -> "AglConfig":
         """The configuration for the gate: uniform sampling, one sample per node, no filter, a target per worker."""
@@ -89,7 +89,7 @@ class AglConfig(BackendConfig):
     def for_targets(self, targets: int) -> "AglConfig":
         """The configuration to train so many targets; raises ValueError for more workers, which the gate lowers."""
         if self.workers > targets and not self.lowers_workers:
-            raise ValueError(f"backend.workers={self.workers} is more than the {targets} targets to train: lower it")
+            raise ValueError(f"workers={self.workers} is more than the {targets} targets to train: lower it")
         return replace(self, workers=max(1, min(self.workers, targets)))
 
     @property
@@ -108,14 +108,21 @@ class AglConfig(BackendConfig):
 
     def missing(self, full_batch: bool = True) -> str | None:
         """Name Ray where it is not installed, if tasks or servers outside this process need it; or ``None``."""
-        ray_options = []
-        if self.run_on == "ray":
-            ray_options.append(("run_on=ray", "run_on=local"))
-        if self.strategy not in ("local", "allreduce") and self.servers:
-            ray_options.append((f"strategy={self.strategy}", "servers=0"))
         try:
             version("ray")
         except PackageNotFoundError:
-            for option, instead in ray_options:
+            for option, instead in self.ray_options():
                 return f"backend.{option} needs the package ray: pip install -e '.[ray]', or backend.{instead}"
         return None
+
+    def ray_options(self) -> list[tuple[str, str]]:
+        """The options that start tasks or servers outside this process, each with one that does not."""
+        options = [("run_on=ray", "run_on=local")] if self.run_on == "ray" else []
+        if self.strategy not in ("local", "allreduce") and self.servers:
+            options.append((f"strategy={self.strategy}", "servers=0"))
+        return options
+
+    def packages_used(self, scenario: str, full_batch: bool) -> tuple[str, ...]:
+        """Ray where tasks or servers need it, and PyArrow where shards are written or read."""
+        shards = self.source == "graphfeature" or (scenario == "flatten" and self.sink == "disk")
+        return (*self.packages, *("ray",) * bool(self.ray_options()), *("pyarrow",) * shards)

@@ -52,7 +52,7 @@ def save_model(path: Path, model: TrainedModel) -> None:
     unnamed = path.with_name(f".{path.name}.tmp")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        arrays = {name: np.ascontiguousarray(value) for name, value in model.state.items()}
+        arrays = {name: np.asarray(value, order="C") for name, value in model.state.items()}
         save_file(arrays, unnamed, {KEY: json.dumps(facts, sort_keys=True)})
         unnamed.replace(path)
     except SafetensorError as error:

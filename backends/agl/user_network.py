@@ -22,7 +22,7 @@ from backends.kernels.loops import with_self_loops
 from backends.model import State
 from datasets.csr import Csr
 
-MESSAGE, OWN = "_", "h"  # the names of a message without one, and of a row's own embedding
+MESSAGE, OWN = "_", "h"  # the names of a message without one, which no user gives, and of a row's own embedding
 DRAWING = Lock()  # torch draws for all threads of a process from one generator
 
 

@@ -18,6 +18,13 @@ IN_EDGES = {0: [1, 1], 1: [0], 2: []}  # by node, the nodes that they come from
 ALONE = {1: [0, 1], 2: [2]}  # nodes that are computed alone, and the only ones that they may depend on
 READ = {"weight": "weight", "features": "features", "degrees": "degrees", "source_degrees": "degrees"}
 TOLERANCE = 1e-4
+AGAIN = (
+    "when the model is built again: what is drawn at random is a parameter, of requires_grad=False where it is not "
+    "trained"
+)
+TRAINED = (
+    "after a pass of training, by values that are no parameters and not saved: use layers without state (LayerNorm)"
+)
 
 
 @dataclass
@@ -33,23 +40,17 @@ class _NotedEdges(Edges):
 
 
 def tried(spec: UserModelSpec) -> UserModelSpec:
-    """Complete a specification by a pass over three nodes; raises UserModelError for a model that cannot be used."""
+    """Complete a specification by passes over three nodes; raises UserModelError for a model that cannot be used."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
-        module, again = spec.build().eval(), spec.build().eval()
+        module = spec.build()
         _check_parameters(spec, module)
-        again.load_state_dict(module.state_dict())
         read: set[str] = set()
-        hidden, widths = torch.rand(NODES, spec.in_width), [spec.in_width]
-        for number, (layer, other) in enumerate(zip(module.layers, again.layers, strict=True)):
-            name, inputs = f"layers[{number}]", hidden
-            hidden = _layer(spec, name, layer, inputs, read)
-            _check_alike(spec, name, hidden, _layer(spec, name, other, inputs, read))
-            widths.append(hidden.shape[1])
-        _check_alike(spec, "head", *(_logits(spec, one, hidden) for one in (module, again)))
+        widths = _check_alike(spec, module.eval(), read, AGAIN)
         draws = _draws(spec, module.train(), read)
+        _check_alike(spec, module.eval(), read, TRAINED)
     shapes = tuple((name, tuple(parameter.shape)) for name, parameter in module.named_parameters())
-    return replace(spec, widths=tuple(widths), shapes=shapes, reads=tuple(sorted(read)),
+    return replace(spec, widths=widths, shapes=shapes, reads=tuple(sorted(read)),
                    self_loops=bool(getattr(module, "self_loops", False)), draws=draws)  # fmt: skip
 
 
@@ -60,19 +61,33 @@ def _check_parameters(spec: UserModelSpec, module: nn.Module) -> None:
             spec.refuse(f"parameter {name} belongs neither to .layers nor to .head: no slice of the model has it")
         if parameter.dtype != torch.float32:
             spec.refuse(f"parameter {name} is {parameter.dtype}: parameters are torch.float32")
-    parameters = dict(module.named_parameters(remove_duplicate=False))
-    buffers = [name for name in module.state_dict() if name not in parameters]
+    buffers = [name for name, _ in module.named_buffers()]
     if buffers:
         spec.refuse(f"{buffers[0]} is a buffer, which servers do not exchange: use layers without state (LayerNorm)")
 
 
-def _check_alike(spec: UserModelSpec, name: str, out: Tensor, again: Tensor) -> None:
-    """Refuse a part that computes something else when the model is built again, as training and inference do."""
+def _check_alike(spec: UserModelSpec, module: Any, read: set[str], when: str) -> tuple[int, ...]:
+    """Widths of all embeddings; refuse a part that computes something else in a new module of the same parameters.
+
+    Training and inference build the model anew, and copy its parameters alone.
+    """
+    again: Any = spec.build().eval()
+    with spec.running("a copy of its parameters"):
+        for parameter, value in zip(again.parameters(), module.parameters(), strict=True):
+            parameter.copy_(value)
+    hidden, widths = torch.rand(NODES, spec.in_width), [spec.in_width]
+    for number, layers in enumerate(zip(module.layers, again.layers, strict=True)):
+        name = f"layers[{number}]"
+        hidden, other = (_layer(spec, name, layer, hidden, read) for layer in layers)
+        _refuse_other(spec, name, hidden, other, when)
+        widths.append(hidden.shape[1])
+    _refuse_other(spec, "head", *(_logits(spec, one, hidden) for one in (module, again)), when)
+    return tuple(widths)
+
+
+def _refuse_other(spec: UserModelSpec, name: str, out: Tensor, again: Tensor, when: str) -> None:
     if not _equal(again, out):
-        spec.refuse(
-            f"{name} computes something else when the model is built again: what is drawn at random is a parameter, "
-            "of requires_grad=False where it is not trained"
-        )
+        spec.refuse(f"{name} computes something else {when}")
 
 
 def _layer(spec: UserModelSpec, name: str, layer: Any, hidden: Tensor, read: set[str]) -> Tensor:
@@ -80,7 +95,7 @@ def _layer(spec: UserModelSpec, name: str, layer: Any, hidden: Tensor, read: set
     with spec.running(f"{name}.send"), _unchanged(spec, f"{name}.send", [hidden]):
         sent, alone = layer.send(hidden), layer.send(hidden[1:2])
     for part, value in _named(sent).items():
-        if not str(part).isidentifier():
+        if isinstance(sent, dict) and (part == MESSAGE or not str(part).isidentifier()):
             spec.refuse(f"{name}.send names a message {part!r}: give a word, as in {{'z': z}}")
         if not isinstance(value, Tensor) or value.dtype != torch.float32 or value.dim() < 1 or len(value) != NODES:
             what = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
@@ -128,7 +143,8 @@ def _logits(spec: UserModelSpec, module: nn.Module, hidden: Tensor) -> Tensor:
 
 def _draws(spec: UserModelSpec, module: Any, read: set[str]) -> bool:
     """Whether a pass of training over the three nodes draws torch's random numbers."""
-    before, hidden, rows = torch.get_rng_state(), torch.ones(NODES, spec.in_width), [0, 1, 2]
+    hidden, rows = torch.rand(NODES, spec.in_width), [0, 1, 2]
+    before = torch.get_rng_state()
     with spec.running("a pass of training"):
         for layer in module.layers:
             hidden = layer.receive(hidden, layer.send(hidden), _edges(spec, rows, rows, read))

@@ -54,8 +54,8 @@ def gate_configs(config: BlocksparseConfig, used: Iterable[Forms]) -> list[Block
     On the gate's small graphs no trial would choose it.
     """
     names = {name for forms in used for name in FORMED if forms.get(name)}
-    forced = (replace(config, forms=name, density_threshold=LEAST_DENSITY) for name in sorted(names))
-    return [config, *forced]
+    least = {"tiles": {"density_threshold": LEAST_DENSITY}}
+    return [config, *(replace(config, forms=name, **least.get(name, {})) for name in sorted(names))]
 
 
 def _try(

@@ -10,6 +10,9 @@ from backends.registry import BackendConfig
 from backends.settings import loss_setting, setting
 
 DENSITIES = (0.2, 0.35, 0.5)  # around those from which tiles pay: .3 on a GPU, .35 to .6 on a CPU
+DENSITY = 0.35
+OF_RANKS: dict[str, str | bool] = {"exchange": "halo", "bounds": "edges", "overlap": False}
+LEAST_BANDWIDTH, MOST_LATENCY = 1e3, 10.0  # of a link; beyond them an epoch's messages outlast any deadline
 
 
 @dataclass
@@ -33,7 +36,7 @@ class BlocksparseConfig(BackendConfig):
     sparse: str = setting("auto", before="true")
     panels: str = setting("auto", before="true")
     tiles: str = setting("auto", before="true")
-    density_threshold: int | float | str = setting(0.35, before=0.35)  # Hydra turns no 1 of a union into 1.0
+    density_threshold: int | float | str = setting(DENSITY, before=DENSITY)  # Hydra turns no 1 of a union into 1.0
     forms: str = setting("tried", choices=("tried", "panels", "tiles"), before="tried")
     loss: str = loss_setting("fused")
     capture: bool = setting(True, before=True)
@@ -62,13 +65,18 @@ class BlocksparseConfig(BackendConfig):
     base: ClassVar[dict[str, Any]] = {"sparse": "false", "panels": "false", "tiles": "false"}
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a switch that is neither on nor off nor ``auto``, and for ranks without a layout."""
+        """Raise ValueError for a value that is not allowed, and for an option that nothing would read."""
         for name in ("sparse", "panels", "tiles"):
             value = str(getattr(self, name)).lower()
             if value not in ("auto", "true", "false"):
                 raise ValueError(f"backend.{name}={value!r} is not allowed: one of auto, true, false")
             setattr(self, name, value)
         self.density_threshold = _density(self.density_threshold)
+        self._check_ranks()
+        self._check_link()
+        self._refuse_unread()
+
+    def _check_ranks(self) -> None:
         for ranks in self.replay or [self.ranks]:
             RankLayout(ranks, self.replication)
         models_itself = self.ranks > 1 and list(self.replay) == [self.ranks]
@@ -77,13 +85,30 @@ class BlocksparseConfig(BackendConfig):
                 f"backend.replay={list(self.replay)} with backend.ranks={self.ranks} is not allowed: give "
                 "numbers from 2 on with backend.ranks=1, or [N] with backend.ranks=N to compare model and ranks"
             )
-        if len(self.link) not in (0, 2):
-            raise ValueError(f"backend.link={list(self.link)} is not allowed: [bytes per second, seconds], or []")
-        _ = self.network
-        if self.link and self.ranks == 1 and not self.replay:
+
+    def _check_link(self) -> None:
+        link = list(self.link)
+        if link and not (len(link) == 2 and LEAST_BANDWIDTH <= link[0] < float("inf") and 0 <= link[1] <= MOST_LATENCY):
             raise ValueError(
-                f"backend.link={list(self.link)} holds back messages between ranks, of which backend.ranks=1 sends "
-                "none: give more ranks, numbers of them to model (backend.replay), or backend.link=[]"
+                f"backend.link={link} is not allowed: [bytes per second, seconds], from {LEAST_BANDWIDTH:g} on and "
+                f"from 0 to {MOST_LATENCY:g}, or []"
+            )
+
+    def _refuse_unread(self) -> None:
+        """Raise ValueError for options of ranks where there are none, and of forms that are switched off."""
+        options = OF_RANKS | {"link": []}
+        if self.ranks == 1 and not self.replay and (unread := [n for n in options if getattr(self, n) != options[n]]):
+            raise ValueError(
+                f"backend.{unread[0]}={getattr(self, unread[0])} is an option of ranks, and backend.ranks=1: give more "
+                "ranks, numbers of them to model (backend.replay), or leave it out"
+            )
+        for switch in ("panels", "tiles"):
+            if getattr(self, switch) == "false" and self.forms == switch:
+                raise ValueError(f"backend.forms={switch} is not allowed with backend.{switch}=false: leave out one")
+        if self.tiles == "false" and self.density_threshold != DENSITY:
+            raise ValueError(
+                f"backend.density_threshold={self.density_threshold} is an option of tiles, and backend.tiles=false: "
+                "leave out one"
             )
 
     @property
@@ -105,7 +130,7 @@ class BlocksparseConfig(BackendConfig):
         bounds = "edges" if self.bounds == "parts" else self.bounds
         options = vars(self) | {"bounds": bounds, "replay": []}
         if self.ranks == 1:  # they are those of modelled ranks
-            options |= {"replication": 1, "link": []}
+            options |= OF_RANKS | {"replication": 1, "link": []}
         return BlocksparseGateConfig(**options)
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
@@ -120,6 +145,10 @@ class BlocksparseConfig(BackendConfig):
             )
         if scenario == "train" and not full_batch:
             return "backend blocksparse trains full batches only: set training.batch_size=null, or backend=agl"
+        if self.forms != "tried" and model == "gat":
+            return "backend blocksparse attends neither in panels nor in tiles: set backend.forms=tried"
+        if self.forms == "panels" and device != "cpu":
+            return "backend blocksparse cuts panels for a processor's caches: set backend.forms=tried, or device=cpu"
         if self.overlap and model == "gat":
             return "backend blocksparse attends to all edges of a row at once: set backend.overlap=false"
         return super().unsupported(scenario, model, device, full_batch)

@@ -46,12 +46,16 @@ class RankTraffic:
 
 @dataclass
 class Pending:
-    """Messages on their way, started at ``start``: ``out`` is complete after ``works`` and ``least`` seconds."""
+    """Messages on their way, of this rank since ``start``, of all ranks of its group since ``starts``.
+
+    ``out`` is complete after ``works``, and ``least`` seconds after the last rank of the group started.
+    """
 
     out: Tensor
     works: list[Any]
     buffers: tuple[Tensor, ...]  # sent, so not to be freed before
     start: float
+    starts: Tensor
     least: float
 
 
@@ -60,7 +64,8 @@ class Links:
     """A rank's connections: ``incoming`` rows come from each block of its column, ``sent`` rows go to each rank of it.
 
     With ``broadcast`` the owner of a block broadcasts it whole; else only the rows that are needed travel. Messages are
-    held back until the ``network`` would have brought them.
+    held back until the ``network`` would have brought them, which carries them once the last rank of a group sends; it
+    has a direction of its own for what a rank sends, so that the larger of sent and received bytes counts.
     """
 
     layout: RankLayout
@@ -87,13 +92,14 @@ class Links:
         out = x.new_empty((sum(self.incoming), x.shape[1]))
         stages = self.layout.stages(self.column)
         messages = len(stages) - (self.block in stages) if self.broadcast else 1
-        received = (len(out) - self.incoming[self.block]) * x.shape[1] * x.itemsize
+        received = len(out) - self.incoming[self.block]
         x = x.contiguous() if self.broadcast else x.index_select(0, self.all_sent)
-        pending = self._pending(out, (x,), messages, received)
+        sent = received if self.broadcast else len(x) - self.counts[self.block]  # a broadcast goes on from rank to rank
+        pending = self._pending(out, x, messages, received, sent)
         if self.broadcast:
-            pending.works = [self._broadcast(stage, x, out.split(self.incoming)[stage]) for stage in stages]
+            pending.works += [self._broadcast(stage, x, out.split(self.incoming)[stage]) for stage in stages]
         else:
-            pending.works = [self._all_to_all(out, x, self.incoming, self.counts)]
+            pending.works.append(self._all_to_all(out, x, self.incoming, self.counts))
         return pending
 
     def _broadcast(self, stage: int, x: Tensor, part: Tensor) -> Any:
@@ -109,14 +115,30 @@ class Links:
         """Begin to return gradients [received, width] to the owners of the rows."""
         gradient = gradient.contiguous()
         out = gradient.new_empty((len(self.all_sent), gradient.shape[1]))
-        received = (len(out) - self.counts[self.block]) * gradient.shape[1] * gradient.itemsize
-        pending = self._pending(out, (gradient,), 1, received)
-        pending.works = [self._all_to_all(out, gradient, self.counts, self.incoming)]
+        received = len(out) - self.counts[self.block]
+        pending = self._pending(out, gradient, 1, received, len(gradient) - self.incoming[self.block])
+        pending.works.append(self._all_to_all(out, gradient, self.counts, self.incoming))
         return pending
 
-    def _pending(self, out: Tensor, buffers: tuple[Tensor, ...], messages: int, received: int) -> Pending:
-        self.traffic.rows += received
-        return Pending(out, [], buffers, time.perf_counter(), self.seconds(messages, received))
+    def _pending(self, out: Tensor, x: Tensor, messages: int, received: int, sent: int) -> Pending:
+        """Messages that bring ``received`` rows as wide as those of ``x``, of which ``sent`` leave."""
+        of_a_row = x.shape[1] * x.itemsize
+        self.traffic.rows += received * of_a_row
+        least = self.seconds(messages, max(received, sent) * of_a_row)
+        start, starts, works = self._announced(self.column_group)
+        return Pending(out, works, (x,), start, starts, least)
+
+    def _announced(self, group: Any) -> tuple[float, Tensor, list[Any]]:
+        """When this rank starts to send, when all ranks of the group do, and what completes that.
+
+        Ranks under an assumed network are processes of one machine, which has one clock.
+        """
+        start = time.perf_counter()
+        own = torch.tensor([start], dtype=torch.float64)
+        if self.network == NO_NETWORK:
+            return start, own, []
+        starts = own.new_zeros(distributed.get_world_size(group))
+        return start, starts, [distributed.all_gather(list(starts.split(1)), own, group=group, async_op=True)]
 
     def seconds(self, messages: int, received: float) -> float:
         """Seconds that messages take at least."""
@@ -127,19 +149,19 @@ class Links:
         before = time.perf_counter()
         for work in pending.works:
             wait_for(work)
-        self._end(pending.start, before, pending.least)
+        self._end(pending, before)
         return pending.out
 
     def _all_reduce(self, x: Tensor, group: Any) -> None:
         distributed.all_reduce(x, group=group)
 
-    def _end(self, start: float, waiting: float, least: float) -> None:
-        """Wait until the network would have brought what was sent at ``start``; exposed is from ``waiting`` on."""
-        left = least - (time.perf_counter() - start)
+    def _end(self, pending: Pending, waiting: float) -> None:
+        """Wait until the network would have brought what was sent; exposed is from ``waiting`` on."""
+        left = float(pending.starts.max()) + pending.least - time.perf_counter()
         if left > 0:
             time.sleep(left)
         now = time.perf_counter()
-        self.traffic.seconds += now - start
+        self.traffic.seconds += now - pending.start
         self.traffic.exposed += now - waiting
 
     def add_returned(self, total: Tensor, returned: Tensor) -> Tensor:
@@ -157,9 +179,12 @@ class Links:
         return self._sum(x, self.column_group, self.layout.blocks)
 
     def _sum(self, x: Tensor, group: Any, members: int) -> Tensor:
-        ring, start = 2 * (members - 1) * x.nbytes // members, time.perf_counter()
+        ring = 2 * (members - 1) * x.nbytes // members
         self.traffic.sums += x.nbytes
         self.traffic.ring += ring
+        start, starts, works = self._announced(group)
         self._all_reduce(x, group)
-        self._end(start, start, self.seconds(2 * (members - 1), ring))
+        for work in works:
+            wait_for(work)
+        self._end(Pending(x, works, (), start, starts, self.seconds(2 * (members - 1), ring)), start)
         return x

@@ -64,9 +64,11 @@ class RankLayout:
     def check_rows(self, rows: int) -> None:
         """Raise ValueError where there are fewer rows than blocks."""
         if rows < self.blocks:
+            fitting = [str(r) for r in replications(self.ranks) if self.ranks // r <= rows]
+            larger = f", or replication={' or '.join(fitting)}" if fitting else ""
             raise ValueError(
                 f"ranks={self.ranks} and replication={self.replication} make {self.blocks} row blocks, the graph has "
-                f"{rows} nodes: give at most {rows * self.replication} ranks, or a larger replication"
+                f"{rows} nodes: give at most {rows * self.replication} ranks{larger}"
             )
 
 

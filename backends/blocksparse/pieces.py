@@ -59,6 +59,8 @@ def check_blocks(layout: RankLayout, graph: Graph, bounds: str) -> None:
 
 def _part_bounds(graph: Graph, layout: RankLayout) -> NDArray[np.int64]:
     """First rows of the graph's own parts."""
+    if graph.part_bounds is None and graph.inductive:
+        raise Unsupported(f"data set {graph.name} is inductive, and has no parts: give backend.bounds=edges or rows")
     if graph.part_bounds is None:
         raise Unsupported(
             "backend.bounds=parts needs a graph in the order of its parts: give order=parts, order=blockwise or "

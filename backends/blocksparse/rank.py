@@ -1,10 +1,10 @@
 """One rank of the full-batch engine under torchrun: training on several devices or machines.
 
 ``torchrun --nproc-per-node RANKS -m backends.blocksparse.rank FOLDER [--device cuda]`` trains the cells of FOLDER that
-have so many ranks. ``python -m harness plan --out FOLDER --with-data backend=blocksparse backend.ranks=RANKS ...``
-writes FOLDER, which all machines must see. Each rank cuts its slice from the mapped graph. Rank 0 prints a line per
-epoch, and writes losses, seconds and bytes to ``FOLDER/ranks-RANKS.json``. No parity gate runs here, so that these
-seconds are no records.
+have so many ranks, all of their epochs. ``python -m harness plan --out FOLDER --with-data backend=blocksparse
+backend.ranks=RANKS ...`` writes FOLDER, which all machines must see. Each rank cuts its slice from the mapped graph.
+Rank 0 prints a line per epoch, and writes losses, seconds and bytes to ``FOLDER/ranks-RANKS.json``. No parity gate runs
+here, so that these seconds are no records.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from dataclasses import fields
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def worker_of(cell: Cell, folder: Path, rank: int, device: str) -> RankWorker:
         view = Graph.load(folder / cell["graph"]).training_view()
     except (OSError, ValueError) as error:
         raise Unsupported(f"graph {folder / cell['graph']} cannot be read ({error}): plan --with-data again") from error
-    _refuse(values, view)
+    _refuse(values, view, device)
     config = resolve(BlocksparseConfig(**values["backend"]), [name for name, on in values["ablations"].items() if on])
     edge_width = 0 if view.edge_features is None else view.edge_features.shape[1]
     spec = model_spec(values["model"], view.width, view.classes, edge_width)
@@ -85,12 +86,17 @@ def worker_of(cell: Cell, folder: Path, rank: int, device: str) -> RankWorker:
     return worker
 
 
-def _refuse(values: dict[str, Any], view: Graph) -> None:
-    """Raise Unsupported for a state to start from, and for a graph without features or training nodes."""
-    if values["scenario"]["state"] is not None:
-        raise Unsupported(
-            f"ranks of torchrun start from the seed: leave out scenario.state={values['scenario']['state']}"
-        )
+def _refuse(values: dict[str, Any], view: Graph, device: str) -> None:
+    """Raise Unsupported for what these ranks do not read or write, and for a graph that cannot be trained."""
+    scenario, backend = values["scenario"], values["backend"]
+    if scenario["state"] is not None:
+        raise Unsupported(f"ranks of torchrun start from the seed: leave out scenario.state={scenario['state']}")
+    if scenario["save_state"] is not None:
+        raise Unsupported(f"ranks of torchrun save no state: leave out scenario.save_state={scenario['save_state']}")
+    if backend["replay"]:
+        raise Unsupported(f"ranks of torchrun model no others: leave out backend.replay={backend['replay']}")
+    if backend["link"] and device != "cpu":
+        raise Unsupported(f"messages between devices are not held back: leave out backend.link={backend['link']}")
     if view.features is None:
         raise Unsupported(f"data set {view.name} has no features: choose one that has")
     if not len(view.nodes_of("train")):
@@ -103,6 +109,8 @@ def _refuse(values: dict[str, Any], view: Graph) -> None:
 def train(cell: Cell, folder: Path, device: str) -> dict[str, Any]:
     """Train a cell's epochs; returns the losses, and of each rank its seconds and its traffic of the last epoch."""
     rank = distributed.get_rank()
+    threads = max(1, cell["config"]["threads"] // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    torch.set_num_threads(threads)
     worker = worker_of(cell, folder, rank, device)
     losses, seconds, traffic = list[float](), list[float](), dict[str, float]()
     for epoch in range(cell["config"]["training"]["epochs"]):
@@ -110,11 +118,14 @@ def train(cell: Cell, folder: Path, device: str) -> dict[str, Any]:
         loss, traffic = worker.epoch(epoch)
         seconds.append(time.perf_counter() - start)
         losses.append(float(loss))
+        if not isfinite(loss):  # on all ranks alike
+            raise Unsupported(f"the loss of epoch {epoch + 1} is {loss}: give a lower training.rate")
         if rank == 0:
             print(f"{cell['path']} epoch {epoch + 1}: loss {loss:.6f}, {seconds[-1]:.4f} s", flush=True)
     of_ranks: list[Any] = [None] * distributed.get_world_size()
     distributed.all_gather_object(of_ranks, {"seconds": seconds, "traffic": traffic, "forms": worker.forms()})
-    return {"path": cell["path"], "device": device, "losses": losses, "ranks": of_ranks}
+    facts = {"path": cell["path"], "device": device, "threads": threads, "link": cell["config"]["backend"]["link"]}
+    return facts | {"losses": losses, "ranks": of_ranks}
 
 
 def trained(cells: list[Cell], folder: Path, device: str) -> list[dict[str, Any]]:

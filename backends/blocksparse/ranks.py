@@ -106,20 +106,16 @@ class RanksTrainer(BlocksparseTrainer):
     def loss_and_gradients(self, targets: Nodes) -> tuple[Floats, float, dict[str, Floats]]:
         """Logits of the targets in their order, loss and gradients of one pass."""
         answers = self.ranks.each("loss_and_gradients", self.targets(targets))
-        logits = np.empty((len(targets), answers[0][0].shape[1]), dtype=answers[0][0].dtype)
-        for rank in self.layout.column_group(0):
-            own = self.cut.own_rows(rank)
-            logits[(targets >= own.start) & (targets < own.stop)] = answers[rank][0]
-        return logits, answers[0][1], dict(answers[0][2])
+        return self.cut.gathered(targets, [logits for logits, *_ in answers]), answers[0][1], dict(answers[0][2])
 
     def predict(self, graph: Graph, nodes: Nodes) -> Floats:
         """Logits of ``nodes`` from one pass over the whole graph on all ranks."""
         ranks = self.ranks_of(graph)
         if ranks is not self.ranks:
             ranks.each("load", [(self.state(),)] * self.layout.ranks)
-        answers = ranks.each("predict", [()] * self.layout.ranks)
-        logits: Floats = np.concatenate([answers[rank] for rank in self.layout.column_group(0)])[nodes]
-        return logits
+        cut = self.cuts[id(graph)][1]
+        rows = [nodes[cut.holds(rank, nodes)] - cut.own_rows(rank).start for rank in range(self.layout.ranks)]
+        return cut.gathered(nodes, ranks.each("predict", [(own,) for own in rows]))
 
     def load(self, state: State) -> None:
         """Take over parameters on all ranks."""
@@ -147,13 +143,15 @@ class RanksTrainer(BlocksparseTrainer):
     def facts(self) -> dict[str, Any]:
         """Also what each rank holds, received in the last epoch, and does in the seconds of a pass.
 
-        ``oversubscribed``: cores, if fewer than ranks. Where memory does not hold that pass, ``ranks.status`` says so.
+        ``oversubscribed``: cores, or threads if these are less, where ranks are more. Where memory does not hold that
+        pass, ``ranks.status`` says so.
         """
-        cores = len(os.sched_getaffinity(0))
-        crowded = {"oversubscribed": cores} if self.layout.ranks > cores else {}
+        shared = min(len(os.sched_getaffinity(0)), self.training.threads)
+        crowded = {"oversubscribed": shared} if self.layout.ranks > shared else {}
         forms = unless_out_of_memory(lambda: {"forms": self.each("forms")})
         phases = unless_out_of_memory(lambda: {"phases": [asdict(of_rank) for of_rank in self.phases()]})
         counted = {
+            "rows": np.diff(self.cut.bounds).tolist(),
             "edges": self.cut.edges,
             "imbalance": self.cut.imbalance,
             "bytes": self.cut.bytes,

@@ -1,9 +1,9 @@
 """A model of epochs on more ranks than this machine has: every rank's own slice is timed here, without the others.
 
-No message is sent: what the network would take is added, ``latency`` per message and bytes over ``bandwidth``. With
-overlap, messages cost what the product over own columns does not cover. Ranks wait for each other at every message, so
-each stretch between two messages lasts as long as on the rank that is slowest there, and an epoch is the sum of its
-stretches.
+No message is sent: what the network would take is added, ``latency`` per message and bytes over ``bandwidth``. Ranks
+wait for each other at every message: it arrives that many seconds after the last rank sent, while own columns multiply
+where there is overlap. So each stretch between two messages lasts until the last rank has computed and received, and an
+epoch is the sum of its stretches.
 
 Each rank has a machine of its own, so that the slices are timed one after the other. What real ranks share, and how the
 model compares with them, is in ``model_check``.
@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -35,20 +36,29 @@ Seconds = NDArray[np.float64]
 class RankEpochs:
     """One rank's epochs by their stretches, each up to a message and the last one up to the end of the epoch.
 
-    ``compute`` and ``exposed`` [epochs, stretches] are seconds of computation measured here, and of the message behind
-    it by the model; ``messages`` are seconds of all messages, ``rows`` and ``ring`` the bytes of an epoch.
+    Of a stretch [epochs, stretches], in seconds: when its message leaves and when computation ends (``compute``),
+    both measured here from its begin on; and by the model what the message takes (``network``), and what of that
+    nothing covers, as this machine's cores carry it (``transport``). ``messages`` are seconds of all messages, ``rows``
+    and ``ring`` the bytes of an epoch.
     """
 
+    leaves: Seconds
     compute: Seconds
-    exposed: Seconds
+    network: Seconds
+    transport: Seconds
     messages: float
     rows: int
     ring: int
 
+    @property
+    def exposed(self) -> Seconds:
+        """Seconds [epochs, stretches] of messages that the rank's own computation does not cover."""
+        return np.maximum(self.transport, self.leaves + self.network - self.compute)
+
 
 @dataclass(frozen=True)
 class ModelledEpoch:
-    """Seconds of computation and of messages, both of the rank that is slowest in each stretch."""
+    """Seconds of computation on the rank that is slowest in each stretch, and of messages beyond that."""
 
     compute: float
     exposed: float
@@ -60,13 +70,15 @@ class ModelledEpoch:
         Ranks timed one after the other are compared by the medians of their stretches: what disturbed one of them at
         another time is nothing that the others would have waited for.
         """
-        compute, exposed = (np.array([getattr(rank, name) for rank in ranks]) for name in ("compute", "exposed"))
+        names = "leaves", "compute", "network", "transport"
+        parts = [np.array([getattr(rank, name) for rank in ranks]) for name in names]  # each [ranks, epochs, stretches]
         if not together:
-            compute, exposed = (np.median(part, axis=1, keepdims=True) for part in (compute, exposed))
-        slowest = (compute + exposed).argmax(0)[None]
-        parts = [np.take_along_axis(part, slowest, 0)[0].sum(1) for part in (compute, exposed)]
-        middle = np.argsort(np.add(*parts))[(len(parts[0]) - 1) // 2]
-        return cls(*(float(part[middle]) for part in parts))
+            parts = [np.median(part, axis=1, keepdims=True) for part in parts]
+        leaves, compute, network, transport = parts
+        ends = np.maximum(compute + transport, leaves.max(0) + network).max(0).sum(1)
+        computed = compute.max(0).sum(1)
+        middle = np.argsort(ends)[(len(ends) - 1) // 2]
+        return cls(float(computed[middle]), float(ends[middle] - computed[middle]))
 
     @property
     def seconds(self) -> float:
@@ -88,17 +100,19 @@ class ReplayLinks(Links):
 
     transport: ClusterNetwork = NO_NETWORK
     uncovered: float = 0.0
-    stretches: list[tuple[float, float]] = field(default_factory=list)
+    stretches: list[tuple[float, float, float, float]] = field(default_factory=list)
     last: float = 0.0
 
     def begin(self) -> None:
         """Begin the first stretch of an epoch."""
         self.stretches, self.last = [], time.perf_counter()
 
-    def end_stretch(self, exposed: float = 0.0) -> None:
-        """End a stretch of computation and begin the next one; the message between them takes ``exposed`` seconds."""
+    def end_stretch(self, message: Pending | None = None, overlapped: bool = False) -> None:
+        """End a stretch of computation, which covers its message where that is ``overlapped``, and begin the next."""
         now = time.perf_counter()
-        self.stretches.append((now - self.last, exposed))
+        leaves = message.start if message is not None and overlapped else now
+        seconds = (0.0, 0.0) if message is None else (message.least, self.uncovered)
+        self.stretches.append((leaves - self.last, now - self.last, *seconds))
         self.last = now
 
     def _groups(self) -> tuple[Any, Any]:
@@ -113,21 +127,22 @@ class ReplayLinks(Links):
     def _all_reduce(self, x: Tensor, group: Any) -> None:
         pass
 
+    def _announced(self, group: Any) -> tuple[float, Tensor, list[Any]]:
+        return time.perf_counter(), torch.empty(0), []
+
     def seconds(self, messages: int, received: float) -> float:
         """Seconds of the slower of the network and this machine's own transport."""
         self.uncovered = self.transport.seconds(messages, received)
         return max(self.uncovered, self.network.seconds(messages, received))
 
     def finish(self, pending: Pending, overlapped: bool = False) -> Tensor:
-        """Count what the network would take, and what of it computation did not cover."""
-        covered = time.perf_counter() - pending.start if overlapped else 0.0
+        """Count what the network would take."""
         self.traffic.seconds += pending.least
-        self.end_stretch(max(self.uncovered, pending.least - covered))
+        self.end_stretch(pending, overlapped)
         return pending.out
 
-    def _end(self, start: float, waiting: float, least: float) -> None:
-        self.traffic.seconds += least
-        self.end_stretch(least)
+    def _end(self, pending: Pending, waiting: float) -> None:
+        self.finish(pending)
 
 
 class ReplayWorker(RankWorker):
@@ -153,8 +168,8 @@ class ReplayWorker(RankWorker):
             _, traffic = self.epoch(index)
             self.links.end_stretch()
             runs.append(self.links.stretches)
-        compute, exposed = np.moveaxis(np.array(runs), 2, 0)
-        return RankEpochs(compute, exposed, traffic["seconds"], int(traffic["rows"]), int(traffic["ring"]))
+        stretches = np.moveaxis(np.array(runs), 2, 0)
+        return RankEpochs(*stretches, traffic["seconds"], int(traffic["rows"]), int(traffic["ring"]))
 
 
 def repeats(seconds: float) -> int:

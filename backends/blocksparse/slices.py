@@ -1,11 +1,13 @@
 """What each rank holds of a graph: its rows, the columns that it multiplies with, and which rows travel to whom."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from backends.blocksparse.layout import RankLayout
+from backends.contract import Floats
 from datasets.adjacency import Adjacency
 from datasets.csr import Csr
 from datasets.features import Features, SparseFeatures
@@ -52,6 +54,21 @@ class Cut:
         block, _ = self.layout.place(rank)
         return slice(int(self.bounds[block]), int(self.bounds[block + 1]))
 
+    def holds(self, rank: int, nodes: Numbers) -> NDArray[np.bool_]:
+        """Which of ``nodes`` are among a rank's rows."""
+        rows = self.own_rows(rank)
+        return (nodes >= rows.start) & (nodes < rows.stop)
+
+    def gathered(self, nodes: Numbers, answers: Sequence[Floats]) -> Floats:
+        """Rows [len(nodes), width] in the order of ``nodes``, of which each rank answers for its own in that order.
+
+        Of ranks with the same rows the one in column 0 counts.
+        """
+        out = np.empty((len(nodes), answers[0].shape[1]), dtype=answers[0].dtype)
+        for rank in self.layout.column_group(0):
+            out[self.holds(rank, nodes)] = answers[rank]
+        return out
+
     @property
     def imbalance(self) -> float:
         """The most edges of a slice over their mean."""
@@ -76,10 +93,9 @@ def targets_of_ranks(graph: Graph, nodes: Numbers, cut: Cut) -> list[OwnTargets]
     known = (labels >= 0).reshape(len(nodes), -1).sum(1)
     targets = []
     for rank in range(cut.layout.ranks):
-        rows = cut.own_rows(rank)
-        own = np.flatnonzero((nodes >= rows.start) & (nodes < rows.stop))
+        own = np.flatnonzero(cut.holds(rank, nodes))
         share = float(known[own].sum() / known.sum()) if known.any() else np.nan  # NaN, as in one process
-        targets.append(OwnTargets(nodes[own] - rows.start, labels[own], share))
+        targets.append(OwnTargets(nodes[own] - cut.own_rows(rank).start, labels[own], share))
     return targets
 
 

@@ -21,7 +21,7 @@ from backends.blocksparse.distributed import SplitMatrix, add_up, fetch, fetch_a
 from backends.blocksparse.exchange import Links
 from backends.blocksparse.layout import RankLayout
 from backends.blocksparse.phases import AGGREGATION, RankPhases, aggregation_seconds
-from backends.blocksparse.slices import OwnTargets, RankSlice
+from backends.blocksparse.slices import Numbers, OwnTargets, RankSlice
 from backends.contract import Floats
 from backends.kernels import Mask
 from backends.kernels.operand import build_transpose
@@ -223,12 +223,13 @@ class RankWorker:
         dense = max(0.0, seconds - aggregate - traffic.exposed)
         return RankPhases(aggregate, dense, traffic.seconds, traffic.exposed)
 
-    def predict(self) -> Floats:
-        """Logits of all own rows; of no row on a rank whose rows another one answers for."""
+    def predict(self, rows: Numbers) -> Floats:
+        """Logits of some own rows."""
         self.model.eval()
         with torch.no_grad():
-            logits: Floats = self.model(self.features, self.structure, self.nodes).cpu().numpy()
-        return logits if self.rank in self.task.layout.column_group(0) else logits[:0]
+            logits = self.model(self.features, self.structure, self.nodes).index_select(0, self._on_device(rows))
+        answer: Floats = logits.cpu().numpy()
+        return answer
 
     def _goal(self, targets: OwnTargets) -> Goal:
         rows = self._on_device(targets.rows)

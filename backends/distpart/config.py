@@ -36,3 +36,7 @@ class DistpartConfig(BackendConfig):
         """Raise ValueError for a method that is not there."""
         if self.method not in METHODS:
             raise ValueError(f"backend.method={self.method!r} is not allowed: one of {', '.join(METHODS)}")
+
+    def packages_used(self, scenario: str, full_batch: bool) -> tuple[str, ...]:
+        """METIS, which cuts the smallest graph of ``multilevel``."""
+        return (*self.packages, *("pymetis",) * (self.method == "multilevel"))

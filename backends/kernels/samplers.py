@@ -26,7 +26,7 @@ LEAST, LARGEST = 1e-290, 1e290  # weights whose keys and sums over 2^31 edges ne
 
 @dataclass(frozen=True)
 class EdgeSampler:
-    """``keys(hashes [n], weight [n])`` returns the key of each edge; the smallest are kept, ties by position.
+    """``keys(hashes [n], weight [n])`` returns keys, of each edge by itself; the smallest are kept, ties by position.
 
     ``by_place``: places among a node's in-edges are drawn, without reading the edges; keys are for short rows, if any.
     ``needs_weight``: weights are required; ``positive``: from ``LEAST`` to ``LARGEST``. ``draws``: it also draws with

@@ -9,6 +9,7 @@ that the border of the matrix cuts are stored whole, padded with zeros.
 import time
 import weakref
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -146,8 +147,17 @@ def find_tiles(side: Direction, columns: int, threshold: float) -> Tiles:
 
 def _end(side: Direction, first: int, blocks: int) -> int:
     """The row blocks from ``first`` on that hold about ``_CHUNK`` edges, one at least."""
-    edges = int(side.indptr[first * SIDE]) + _CHUNK
-    return min(blocks, max(first + 1, int(np.searchsorted(side.indptr, edges)) // SIDE))
+    row = int(np.searchsorted(side.indptr, _edge_after(side, first * SIDE, _CHUNK), side="right"))
+    return min(blocks, max(first + 1, row // SIDE))
+
+
+def _edge_after(side: Direction, first: int, count: int) -> np.integer[Any]:
+    """The number of the edge that lies ``count`` edges behind the first one of a row, or the number of all edges.
+
+    It has the type of ``indptr``: to look for another one there would convert the whole array.
+    """
+    edge: np.integer[Any] = side.indptr.dtype.type(min(int(side.indptr[first]) + count, int(side.indptr[-1])))
+    return edge
 
 
 def choose_tiles(
@@ -208,8 +218,8 @@ def _share_in_samples(side: Direction, columns: int, threshold: float) -> float:
     """Share of the edges in tiles, of runs of rows spread over the matrix."""
     inside = total = 0
     for first in np.unique(np.linspace(0, max(0, -(-side.rows // SIDE) - 1), _SAMPLES).astype(np.int64)) * SIDE:
-        edges = int(side.indptr[first]) + _SAMPLE_EDGES
-        blocks = -(-max(1, int(np.searchsorted(side.indptr, edges)) - int(first)) // SIDE)
+        last = int(np.searchsorted(side.indptr, _edge_after(side, int(first), _SAMPLE_EDGES)))
+        blocks = -(-max(1, last - int(first)) // SIDE)
         indptr = side.indptr[first : first + blocks * SIDE + 1]
         begin, end = int(indptr[0]), int(indptr[-1])
         rows = len(indptr) - 1

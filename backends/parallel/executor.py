@@ -54,6 +54,7 @@ class RayExecutor:
     def __init__(self, ray: Any) -> None:
         self.ray = ray
         self.run = ray.remote(max_retries=3)(_unpacked)
+        self.finished = ray.remote(max_retries=3, num_cpus=0)(_finished)
 
     def put(self, value: Any) -> Any:
         """Put a value into Ray's object store."""
@@ -79,12 +80,16 @@ class RayExecutor:
             ) from error
 
     def wait(self, step: str, handles: Sequence[Any], progress: Progress) -> None:
-        """Wait for one result after the other; raises the first error at once."""
-        remaining = list(handles)
+        """Wait for one result after the other, all of which stay where they are; raises the first error at once."""
+        remaining = [self.finished.remote(handle) for handle in handles]
         while remaining:
-            done, remaining = self.ray.wait(remaining, fetch_local=False)
+            done, remaining = self.ray.wait(remaining)
             self.get(done)
             progress(step, len(handles) - len(remaining), len(handles))
+
+
+def _finished(result: Any) -> None:
+    """Nothing, once a result is there; it runs where that lies."""
 
 
 def _unpacked(results: int, task: Task, *arguments: Any) -> Any:

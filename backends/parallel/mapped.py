@@ -12,6 +12,7 @@ import numpy as np
 
 SMALLEST = 1 << 16  # bytes of the smallest array that is mapped; smaller ones stay in the pickle and are writable
 ALIGNMENT = 64
+Place = tuple[int, int]  # start and bytes in the file
 
 
 class _Pickler(pickle.Pickler):
@@ -22,11 +23,25 @@ class _Pickler(pickle.Pickler):
         return np.asarray(value).__reduce_ex__(5) if isinstance(value, np.memmap) else NotImplemented
 
 
-def dump(value: Any) -> tuple[IO[bytes], list[tuple[int, int]]]:
-    """Write ``value`` to an unnamed file; return the file and (start, bytes) of the pickle and of each large array.
+def dump(values: Sequence[Any]) -> tuple[IO[bytes], list[list[Place]]]:
+    """Write ``values`` to an unnamed file, each as a pickle of its own, large arrays that they share once.
 
-    Raises OSError, with the bytes, where the folder for temporary files has no room for it.
+    Returns the file, and of each value the places of its pickle and of its large arrays. Raises OSError, with the
+    bytes, where the folder for temporary files has no room.
     """
+    parts = [_parts_of(value) for value in values]
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    try:
+        return file, _write(file, parts)
+    except OSError as error:
+        file.close()
+        size = sum(part.nbytes for parts_of_value in parts for part in parts_of_value)
+        folder = f"{size:,} bytes do not fit in {tempfile.gettempdir()}: set TMPDIR to a folder with more room"
+        raise OSError(error.errno, f"{error.strerror}: {folder}") from error
+
+
+def _parts_of(value: Any) -> list[memoryview]:
+    """A value's pickle, and the large arrays that it lacks."""
     buffers: list[memoryview] = []
 
     def is_inline(buffer: pickle.PickleBuffer) -> bool:
@@ -38,29 +53,26 @@ def dump(value: Any) -> tuple[IO[bytes], list[tuple[int, int]]]:
 
     pickled = io.BytesIO()
     _Pickler(pickled, protocol=5, buffer_callback=is_inline).dump(value)
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
-    parts = [pickled.getbuffer(), *buffers]
-    try:
-        return file, _write(file, parts)
-    except OSError as error:
-        file.close()
-        size = sum(part.nbytes for part in parts)
-        folder = f"{size:,} bytes do not fit in {tempfile.gettempdir()}: set TMPDIR to a folder with more room"
-        raise OSError(error.errno, f"{error.strerror}: {folder}") from error
+    return [pickled.getbuffer(), *buffers]
 
 
-def _write(file: IO[bytes], parts: Sequence[memoryview]) -> list[tuple[int, int]]:
-    """Write each part at an aligned place; return (start, bytes) of each."""
+def _write(file: IO[bytes], parts: Sequence[Sequence[memoryview]]) -> list[list[Place]]:
+    """Write each part at an aligned place, memory that comes again once; return the places."""
+    written: dict[Place, Place] = {}  # by address and bytes
     places = []
-    for contents in parts:
-        file.seek(-(-file.tell() // ALIGNMENT) * ALIGNMENT)
-        places.append((file.tell(), contents.nbytes))
-        file.write(contents)
+    for parts_of_value in parts:
+        addresses = [(np.frombuffer(part, np.uint8).ctypes.data, part.nbytes) for part in parts_of_value]
+        for address, contents in zip(addresses, parts_of_value, strict=True):
+            if address not in written:
+                file.seek(-(-file.tell() // ALIGNMENT) * ALIGNMENT)
+                written[address] = file.tell(), contents.nbytes
+                file.write(contents)
+        places.append([written[address] for address in addresses])
     file.flush()
     return places
 
 
-def load(descriptor: int, places: list[tuple[int, int]]) -> Any:
+def load(descriptor: int, places: list[Place]) -> Any:
     """Load a value that ``dump`` wrote, from a descriptor of its file, and close it; large arrays are read-only."""
     with os.fdopen(descriptor, "rb") as file:
         view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

@@ -40,13 +40,13 @@ def failure_of(error: BaseException) -> Failure:
 class RankServer:
     """Carries out the requests of the pool; each is answered by a result or a ``Failure``."""
 
-    def __init__(self, pipe: connection.Connection, rank: int) -> None:
-        self.pipe, self.rank = pipe, rank
+    def __init__(self, pipe: connection.Connection) -> None:
+        self.pipe = pipe
         self.objects: dict[int, Any] = {}
 
     def build(self, number: int, factory: str, places: list[tuple[int, int]], threads: int) -> None:
         """Build object ``number`` from the arguments of this rank, in a file whose descriptor the pool sends next."""
-        arguments = mapped.load(reduction.recv_handle(self.pipe), places)[self.rank]
+        arguments = mapped.load(reduction.recv_handle(self.pipe), places)
         torch.set_num_threads(threads)
         self.objects[number] = load_object(factory)(*arguments)
 
@@ -113,7 +113,7 @@ def main(arguments: list[str]) -> None:
         with suppress(EOFError, OSError):
             pipe.recv()  # a rank that has ended would be taken for the cause: the pool ends this one
         return
-    RankServer(pipe, rank).serve()
+    RankServer(pipe).serve()
     os._exit(0)  # nothing to tidy up, and another rank may already be gone
 
 

@@ -21,6 +21,7 @@ import torch
 from backends.memory_errors import is_out_of_memory
 from backends.parallel import mapped, rank
 from backends.parallel.deadline import seconds_left, wait_for
+from backends.process_end import end_of
 
 STACK_SECONDS = 1.0  # for a late rank to write its stack
 ENDED_SECONDS = 1.0  # for a rank to be seen as ended, after another rank failed because of it
@@ -52,7 +53,7 @@ class RankProcess:
             [*command, *map(str, inherited)], env=_environment(ranks), stdin=subprocess.DEVNULL, pass_fds=inherited
         )
         child_end.close()
-        self.ended = os.pidfd_open(self.process.pid)
+        self.ended = end_of(self.process.pid)
 
     def answer(self) -> tuple[Any, rank.Failure | None] | None:
         """Read an answer that has arrived; ``None`` where the process ended without one."""
@@ -116,10 +117,10 @@ class RankPool:
     def build(self, factory: str, arguments: Sequence[tuple[Any, ...]]) -> "RankObjects":
         """Let each rank call ``factory`` ("package.module:Name") with its own arguments; large arrays are mapped."""
         number = next(self.numbers)
-        file, places = mapped.dump(list(arguments))
+        file, places = mapped.dump(arguments)
         with file:
-            request = ("build", number, factory, places, threads_of_a_rank(self.size))
-            self._request("build", [request] * self.size, file)
+            threads = threads_of_a_rank(self.size)
+            self._request("build", [("build", number, factory, of_rank, threads) for of_rank in places], file)
         return RankObjects(self, number)
 
     def call(self, number: int, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:

@@ -65,3 +65,8 @@ class PartitionersConfig(BackendConfig):
         except PackageNotFoundError:
             return f"backend.tool={self.tool} needs the package {tool.package}: pip install -e '.[partitioners]'"
         return None
+
+    def packages_used(self, scenario: str, full_batch: bool) -> tuple[str, ...]:
+        """The tool's package, if it is one of Python."""
+        tool = TOOLS[self.tool]
+        return () if tool.programs else (tool.package,)

@@ -88,12 +88,21 @@ class PygConfig(BackendConfig):
             return "backend pyg compiles whole passes only: set backend.infer=full or backend.variant=best"
         if self.workers and scenario == "sample":
             return "backend pyg has no loader processes in scenario sample: set backend.workers=0"
-        if self.workers and self.batches_by == "khop" and scenario == "train" and not full_batch:
-            return "backend pyg has no loader processes where khop makes the batches: set backend.workers=0"
         if self.variant in ("compile", "torch_sparse") and scenario == "train" and not full_batch:
             allowed = "set backend.variant=best or training.batch_size=null"
             return f"backend pyg runs {self.variant} on full batches only: {allowed}"
         return super().unsupported(scenario, model, device, full_batch)
+
+    def packages_used(self, scenario: str, full_batch: bool) -> tuple[str, ...]:
+        """Also the samplers of PyG's own mini batches and of scenario ``sample``, and the package of its variant."""
+        samples = scenario == "sample" or (scenario == "train" and not full_batch and self.loader != "khop")
+        return (*self.packages, *SAMPLERS * samples, *("torch_sparse",) * (self.variant == "torch_sparse"))
+
+    def unsupported_here(self, scenario: str, full_batch: bool) -> str | None:
+        """Refuse loader processes where ``khop`` makes the mini batches, as it does where PyG's samplers are absent."""
+        if self.workers and self.batches_by == "khop" and scenario == "train" and not full_batch:
+            return "backend pyg has no loader processes where khop makes the batches: set backend.workers=0"
+        return super().unsupported_here(scenario, full_batch)
 
     @property
     def batches_by(self) -> str:

@@ -55,6 +55,10 @@ class ReferenceConfig(BackendConfig):
             return "backend reference needs the package scipy for backend.variant=scipy: pip install scipy"
         return super().missing(full_batch)
 
+    def packages_used(self, scenario: str, full_batch: bool) -> tuple[str, ...]:
+        """SciPy where it multiplies."""
+        return (*self.packages, *("scipy",) * (self.variant == "scipy"))
+
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
         """Also refuse mini batches, as there is no neighbour loader, and variants with fixed weights for gat."""
         if model == "gat" and self.variant_for(model) not in ATTENTION:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets.hashes import combined_sha256, stored_sha256
+from datasets.options import OptionError
 from datasets.partition.description import part_folders, read_description
 
 GRAPH, NODE_FEATURES, EDGE_FEATURES = "graph.dgl", "node_feat.dgl", "edge_feat.dgl"
@@ -32,9 +33,9 @@ def identified(options: Mapping[str, Any], _taken: Iterable[str] = ()) -> dict[s
 
 
 def config_path(options: Mapping[str, Any]) -> Path:
-    """The path of the JSON that the options name; raises ValueError where they name none."""
+    """The path of the JSON that the options name; raises OptionError where they name none."""
     if not options.get("config"):
-        raise ValueError("data set partition needs +dataset.options.config=PATH, the JSON of a partition")
+        raise OptionError("data set partition needs +dataset.options.config=PATH, the JSON of a partition")
     return Path(str(options["config"])).expanduser()
 
 

@@ -27,6 +27,8 @@ def positions_of(nodes: UserTable, ids: Values, edges: UserTable, column: str) -
             f"{nodes.path}: row {row + 1}: id {ids[row].item()!r} appeared before: every node needs its own"
         )
     ends = edges.ids(column)
+    if not len(ends):
+        return ends
     check_kind(edges, column, id_kind(ends), nodes.path, id_kind(ids))
     places = np.minimum(np.searchsorted(ids, ends, sorter=order), len(ids) - 1)
     dangling = ids[order[places]] != ends
@@ -42,7 +44,7 @@ def id_kind(ids: Values) -> str:
 
 def check_kind(table: UserTable, column: str, kind: str, nodes: str, expected: str) -> None:
     """Raise TableError if a column's ids are of another kind than those of the node table at path ``nodes``."""
-    if kind != expected:
+    if table.rows and kind != expected:
         raise TableError(
             f"{table.path}: column {column!r} holds {kind}, but the ids of {nodes} are {expected}: give both alike"
         )
@@ -108,13 +110,17 @@ def weights_of(table: UserTable, column: str) -> NDArray[np.float32] | None:
     return table.floats(column, None)[:, 0]
 
 
-def types_of(table: UserTable, column: str) -> NDArray[np.int32] | None:
-    """Read types of nodes or edges, whole numbers from 0, if the column exists."""
+def types_of(table: UserTable, column: str, role: str) -> NDArray[np.int32] | None:
+    """Read types of nodes or edges, whole numbers from 0, if the column exists; its ``role`` is that in the options."""
     if not table.has(column):
         return None
+    option = f"--{role.replace('_', '-')} (dataset.options.{role})"
+    rule = f"a type is a whole number from 0; {option} names another column, or none"
+    if not is_number(kind := table.kind(column)):
+        raise TableError(f"{table.path}: column {column!r} holds {kind}: {rule}")
     values = table.doubles(column)
     allowed = (values >= 0) & (values == np.floor(values)) & (values <= np.iinfo(np.int32).max)
-    table.refuse(column, ~allowed, "a type is a whole number from 0")
+    table.refuse(column, ~allowed, rule)
     return values.astype(np.int32)
 
 
@@ -124,7 +130,7 @@ def edge_arrays(
     """Read the attributes of edges, by their names in ``Graph``; features only from the named columns."""
     return {
         "edge_weights": weights_of(table, weight),
-        "edge_types": types_of(table, types),
+        "edge_types": types_of(table, types, "edge_type"),
         "edge_features": None if features is None else features_of(table, features, (), None),
     }
 

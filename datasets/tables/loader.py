@@ -31,7 +31,7 @@ from datasets.tables.typed import load_typed
 def load(name: str, files: Files, options: Options) -> Graph:
     """Read the tables that ``options`` name (``TableOptions``); edge ids are rows of the edge table.
 
-    Raises ValueError for unknown options and TableError, naming file and row, for empty tables, missing columns,
+    Raises ValueError for unknown options and TableError, naming file and row, for no nodes, missing columns,
     duplicate ids, dangling edges, NaN and features of another width.
     """
     if any(isinstance(options.get(role), Mapping) for role in ("nodes", "edges")):
@@ -40,7 +40,8 @@ def load(name: str, files: Files, options: Options) -> Graph:
     node_table = read_table(tables.nodes, "nodes")
     require_named(tables, ("label", "split", "node_type"), [node_table])
     ids, ends = node_table.ids(tables.id), (tables.source, tables.target)
-    edge_table = read_table(tables.edges, "edges", text=ends if id_kind(ids) == "strings" else ())
+    text = ends if id_kind(ids) == "strings" else ()
+    edge_table = read_table(tables.edges, "edges", text, may_be_empty=True)
     require_named(tables, EDGE_ROLES, [edge_table])
     sources, targets = (positions_of(node_table, ids, edge_table, column) for column in ends)
     csr, loops = (undirected if tables.undirected else directed)(sources, targets, len(ids))
@@ -61,7 +62,7 @@ def load(name: str, files: Files, options: Options) -> Graph:
         classes=classes,
         task="none" if labels is None else "multiclass" if labels.ndim == 1 else "multilabel",
         node_ids=ids.astype(np.int64) if np.issubdtype(ids.dtype, np.integer) else None,
-        node_types=types_of(node_table, tables.node_type),
+        node_types=types_of(node_table, tables.node_type, "node_type"),
         **arrays,
         sha256=_sha256(tables, options),
         trust="local",

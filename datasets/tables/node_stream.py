@@ -45,7 +45,7 @@ def write_nodes(
         ids, kind = keys_of(table, tables.id)
         keys.append(buckets_of(ids, len(keys.paths)), ids, np.arange(count, count + table.rows))
         arrays: dict[str, Any] = {
-            "node_types": types_of(table, tables.node_type),
+            "node_types": types_of(table, tables.node_type, "node_type"),
         }
         if (values := table_features(table, tables, tables.width)) is not None:
             features.append(table, values)
@@ -88,12 +88,17 @@ def append_arrays(files: dict[str, GrowingArray], folder: Path, table: UserTable
         if values is not None:
             if name not in files:
                 files[name] = GrowingArray(folder / f"{name}.npy")
-            elif files[name].row_shape != values.shape[1:]:
-                raise TableError(
-                    f"{table.path}: row {table.first + 1}: {values.shape[1:]} values for {name}, but "
-                    f"{files[name].row_shape} in the rows before: every row needs as many"
-                )
+            else:
+                _refuse_other_width(table, name, values.shape[1:], files[name].row_shape)
             files[name].append(values)
+
+
+def _refuse_other_width(table: UserTable, name: str, row_shape: tuple[int, ...], before: tuple[int, ...]) -> None:
+    if row_shape != before:
+        raise TableError(
+            f"{table.path}: row {table.first + 1}: {row_shape} values for {name}, but {before} in the rows before: "
+            "every row needs as many"
+        )
 
 
 def write_labels(tables: TableOptions, folder: Path, index: IdIndex, path: str, count: int, memory: int) -> int:
@@ -102,7 +107,8 @@ def write_labels(tables: TableOptions, folder: Path, index: IdIndex, path: str, 
     split = create_array(folder / "split.npy", np.int8, (count,))
     split[:] = NO_SPLIT
     classes, labelled = 0, np.zeros(count, dtype=bool)
-    for table in read_batches(path, "label", memory):
+    text = (tables.id,) if index.kind == "strings" else ()
+    for table in read_batches(path, "label", memory, text=text):
         values, batch_classes = labels_of(_numeric(table, tables.label), tables.label)
         if values is None:
             table.column(str(tables.label))  # raises TableError with the existing columns
@@ -112,6 +118,8 @@ def write_labels(tables: TableOptions, folder: Path, index: IdIndex, path: str, 
         if labels is None and has_columns:
             labels = create_array(folder / "labels.npy", values.dtype, (count, *values.shape[1:]))
             labels[:] = MISSING
+        elif has_columns:
+            _refuse_other_width(table, "labels", values.shape[1:], labels.shape[1:])
         nodes = _label_rows(tables, table, index, labelled)
         splits = split_of(table, tables.split, values, nodes)
         classes = max(classes, batch_classes)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from datasets.features import LAYOUTS
-from datasets.options import options_from, unknown_name
+from datasets.options import OptionError, options_from, unknown_name
 
 EDGE_ROLES = "weight", "edge_type"  # columns of the edge table that may be absent
 
@@ -58,24 +58,24 @@ class NamedTableOptions(TableOptions):
 
 
 def check_feature_options(tables: TableOptions) -> None:
-    """Raise ValueError for options of features that contradict each other, and for an unknown layout."""
+    """Raise OptionError for options of features that contradict each other, and for an unknown layout."""
     if tables.label == []:
-        raise ValueError("label=[] names no column: name one or more, or leave label out")
+        raise OptionError("label=[] names no column: name one or more, or leave label out")
     if tables.layout not in LAYOUTS:
-        raise ValueError(unknown_name("layout of features", tables.layout, LAYOUTS))
+        raise OptionError(unknown_name("layout of features", tables.layout, LAYOUTS))
     if tables.feature_columns is not None and tables.features is not None:
-        raise ValueError("features and feature_columns name the features twice: give one of them")
+        raise OptionError("features and feature_columns name the features twice: give one of them")
     if tables.feature_values is not None and tables.feature_columns is None:
-        raise ValueError("feature_values need feature_columns: name the column of lists of column numbers")
+        raise OptionError("feature_values need feature_columns: name the column of lists of column numbers")
 
 
 def table_options(options: Mapping[str, Any]) -> NamedTableOptions:
-    """Build the options; raises ValueError for unknown names and where a table is not named."""
+    """Build the options; raises OptionError for unknown names and where a table is not named."""
     tables = options_from(NamedTableOptions, "tables", options)
     check_feature_options(tables)
     for role in ("nodes", "edges"):
         if not getattr(tables, role):
-            raise ValueError(
+            raise OptionError(
                 f"data set tables needs the path of the {role} table: add +dataset.options.{role}=PATH "
                 "(.parquet, .pq or .csv)"
             )

@@ -22,8 +22,8 @@ ENDINGS = (".parquet", ".pq", ".csv")
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError)  # of a file inside of an archive
 
 
-def read_table(path: str, role: str, text: Sequence[str] = ()) -> UserTable:
-    """Read a whole table; raises TableError for one that cannot be read or has no rows.
+def read_table(path: str, role: str, text: Sequence[str] = (), may_be_empty: bool = False) -> UserTable:
+    """Read a whole table; raises TableError for one that cannot be read, or has no rows unless it ``may_be_empty``.
 
     A CSV file has no types: its columns in ``text`` are read as text, even where all cells are numbers.
     """
@@ -43,17 +43,23 @@ def read_table(path: str, role: str, text: Sequence[str] = ()) -> UserTable:
             table = UserTable(path, readers[ending](file))
     except (pyarrow.ArrowException, OSError) as error:
         raise _unreadable(path, error) from error
-    if not table.rows:
+    if not table.rows and not may_be_empty:
         raise _empty(path, role)
     return table
 
 
 def read_batches(
-    path: str, role: str, memory: int, progress: Progress = silent, text: Sequence[str] = ()
+    path: str,
+    role: str,
+    memory: int,
+    progress: Progress = silent,
+    text: Sequence[str] = (),
+    may_be_empty: bool = False,
 ) -> Iterator[UserTable]:
     """Yield a table in batches of rows, with the row number of each; ``text`` and TableError as of ``read_table``.
 
     A batch of a Parquet file takes about ``memory`` bytes with the arrays that are made of it, one of CSV a few MiB.
+    One that ``may_be_empty`` and is yields a batch of no rows.
     ``progress`` is that of the pass over a large CSV file that finds the types of its columns.
     """
     import pyarrow
@@ -75,8 +81,10 @@ def read_batches(
                 first += batch.num_rows
     except (pyarrow.ArrowException, OSError) as error:
         raise _unreadable(f"{path}: after row {first}", error) from error
-    if not first:
+    if not first and not may_be_empty:
         raise _empty(path, role)
+    if not first:
+        yield read_columns(path, role)
 
 
 def read_columns(path: str, role: str, progress: Progress = silent) -> UserTable:
@@ -184,7 +192,7 @@ def _ending(path: str, role: str) -> str:
 
 
 def _empty(path: str, role: str) -> TableError:
-    return TableError(f"{path}: the {role} table has no rows: a graph needs at least one row in each table")
+    return TableError(f"{path}: the {role} table has no rows: it needs at least one")
 
 
 def _unreadable(where: str, error: Exception) -> Exception:

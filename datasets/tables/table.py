@@ -64,10 +64,12 @@ class UserTable:
         return kind.value_type if types.is_dictionary(kind) else kind
 
     def ids(self, name: str) -> Values:
-        """Return a column of integers or strings, none of them empty."""
+        """Return a column of integers or strings, none of them empty; integers where there is no row to tell."""
         import pyarrow.types as types
 
         column = self.column(name)
+        if not self.rows:
+            return np.empty(0, dtype=np.int64)
         if not (types.is_integer(column.type) or is_string(column.type)):
             raise TableError(f"{self.path}: column {name!r} holds {column.type}: ids are integers or strings")
         empty = "is empty: every row needs an id"
@@ -96,6 +98,8 @@ class UserTable:
         import pyarrow.compute
 
         column = self.column(name)
+        if is_list(column.type) and not self.rows:
+            return np.empty((0, width or 0), dtype=np.float32)
         if not is_list(column.type):
             values = float32_of(self.doubles(name, column))[:, None]
         else:

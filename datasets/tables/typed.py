@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from datasets.csr import csr_from_edges
 from datasets.graph import MISSING, NO_SPLIT, Graph
 from datasets.hashes import combined_sha256
-from datasets.options import options_from
+from datasets.options import OptionError, options_from
 from datasets.paths import Options
 from datasets.schema import Relation, Schema
 from datasets.tables.columns import (
@@ -54,7 +54,7 @@ def load_typed(options: Options) -> Graph:
     tables = options_from(TypedTableOptions, "tables", options)
     for role in ("nodes", "edges"):
         if not isinstance(getattr(tables, role), Mapping) or not getattr(tables, role):
-            raise ValueError(f"data set tables: {role} must name a table for each type, as nodes does for {options}")
+            raise OptionError(f"data set tables: {role} must name a table for each type, as nodes does for {options}")
     schema = Schema(tuple(map(str, tables.nodes)), tuple(Relation.parse(str(text)) for text in tables.edges))
     node_tables = {str(kind): read_table(str(path), "nodes") for kind, path in tables.nodes.items()}
     require_named(tables, ("label", "split"), list(node_tables.values()))
@@ -66,7 +66,8 @@ def load_typed(options: Options) -> Graph:
     for number, (relation, path) in enumerate(zip(schema.relations, tables.edges.values(), strict=True)):
         is_text = (nodes[kind].ids.dtype.kind == "U" for kind in (relation.source, relation.destination))
         columns = (tables.source, tables.target)
-        table = read_table(str(path), "edges", [name for name, text in zip(columns, is_text, strict=True) if text])
+        as_text = [name for name, text in zip(columns, is_text, strict=True) if text]
+        table = read_table(str(path), "edges", as_text, may_be_empty=True)
         ends = [
             positions_of(nodes[kind].table, nodes[kind].ids, table, column) + starts[kind]
             for kind, column in zip((relation.source, relation.destination), columns, strict=True)

@@ -30,8 +30,8 @@ def main(argv: list[str]) -> int:
     """
     parser = _parser()
     options, overrides = parser.parse_known_args(argv)
-    if overrides and not options.run:
-        parser.error(f"{' '.join(overrides)}: overrides need --run and two checkouts")
+    if problem := _ignored(options, overrides):
+        parser.error(problem)
     try:
         if not options.threshold > 1:
             raise UsageError(f"--threshold {options.threshold:g} is not allowed: give a factor above 1")
@@ -40,6 +40,22 @@ def main(argv: list[str]) -> int:
         return complain(error, USAGE)
     except KeyboardInterrupt:
         return complain("interrupted: nothing is left of this comparison", FAILED)
+
+
+def _ignored(options: argparse.Namespace, overrides: list[str]) -> str | None:
+    """Name an argument that this kind of comparison does not read, and what it belongs to."""
+    if overrides and not options.run:
+        return f"{' '.join(overrides)}: overrides need --run and two checkouts"
+    if options.pairs is not None and not options.run:
+        return f"--pairs {options.pairs}: pairs of runs need --run and two checkouts"
+    if options.results is not None and (options.run or _are_folders(options)):
+        what = "with --run nothing is read from it" if options.run else "both folders are named already"
+        return f"--results {options.results} is for two engines, {what}: leave it out"
+    return None
+
+
+def _are_folders(options: argparse.Namespace) -> bool:
+    return Path(options.a).is_dir() and Path(options.b).is_dir()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -52,8 +68,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("a", metavar="A", help="the older folder or checkout, or an engine: 'pyg csr'")
     parser.add_argument("b", metavar="B", help="the newer folder or checkout, or the other engine")
     parser.add_argument("--run", action="store_true", help="A and B are checkouts: measure the cells of the overrides")
-    parser.add_argument("--pairs", type=int, default=PAIRS, help=f"most pairs of runs with --run (default {PAIRS})")
-    parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records of two engines")
+    parser.add_argument("--pairs", type=int, help=f"most pairs of runs with --run (default {PAIRS})")
+    parser.add_argument("--results", type=Path, help="folder of the records of two engines (default results)")
     parser.add_argument(
         "--threshold", type=float, default=THRESHOLD, help=f"smallest factor that counts (default {THRESHOLD})"
     )
@@ -65,21 +81,22 @@ def _compare_records(options: argparse.Namespace) -> int:
     from harness.compare.folders import compare_folders
 
     left_out = LeftOut()
-    if Path(options.a).is_dir() and Path(options.b).is_dir():
+    if _are_folders(options):
         verdicts = compare_folders(Path(options.a), Path(options.b), options.threshold, left_out)
     else:
-        verdicts = compare_engines(options.results, options.a, options.b, options.threshold, left_out)
+        results = options.results or Path("results")
+        verdicts = compare_engines(results, options.a, options.b, options.threshold, left_out)
     return _print(verdicts, "n", "measure both on the same machine with the same packages") or left_out.exit_code()
 
 
 def _compare_checkouts(options: argparse.Namespace, overrides: list[str]) -> int:
     from harness.compare.checkout import Checkout
     from harness.compare.in_turns import measure_in_turns
-    from harness.compare.signed_ranks import SequentialRule
+    from harness.compare.signed_ranks import PAIRS, SequentialRule
     from harness.launcher.process import LauncherError
 
     try:
-        rule = SequentialRule(options.pairs, options.threshold)
+        rule = SequentialRule(PAIRS if options.pairs is None else options.pairs, options.threshold)
     except ValueError as error:
         raise UsageError(str(error)) from error
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -3,6 +3,7 @@
 import sys
 
 from datasets.fetch import Progress
+from datasets.options import OptionError
 from datasets.paths import default_cache
 from datasets.registry import available, load_dataset
 from harness.planning.compose import compose_arguments
@@ -19,7 +20,7 @@ Looks into $HARNESS_DATA and the cache, downloads files that are in neither, che
 
 
 def main(arguments: list[str]) -> int:
-    """Fetch the named data sets; 1 if one is not available."""
+    """Fetch the named data sets; 1 if one is not available, 2 if an option is not allowed."""
     if {"-h", "--help"} & set(arguments):
         print(HELP, end="")
         return OK
@@ -36,6 +37,8 @@ def fetch(config: DatasetConfig) -> int:
     """Load one data set and print its hash and its counts beside the published ones."""
     try:
         graph = load_dataset(config.name, config.options, default_cache(), _progress())
+    except OptionError as error:
+        return complain(error, USAGE)
     except (*DATA_ERRORS, *UNCHECKED) as error:
         options = f"dataset.options={config.options}"
         return complain(why_not_available(error, f"data set {config.name}", options), FAILED)

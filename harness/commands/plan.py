@@ -36,9 +36,9 @@ def main(arguments: list[str]) -> int:
 def write(plan: Plan, out: Path, with_data: bool) -> int:
     """Write all groups of a plan, also those that are finished on this machine.
 
-    What is not installed here may be there: those cells are started, and answer for themselves.
+    What is not installed here may be there: cells that lack it are started, and answer for themselves.
     """
-    for cell in (cell for group in plan.groups for cell in group.cells if cell.status == "not_installed"):
+    for cell in (cell for group in plan.groups for cell in group.cells if cell.may_run_elsewhere):
         cell.status, cell.message = None, ""
     prepared: dict[str, PreparedGraph] = {}
     if with_data:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from harness.store.left_out import LeftOut
 from harness.store.record import RecordError
+from harness.usage import USAGE, UsageError, complain
 
 
 def main(argv: list[str]) -> int:
-    """Write all reports; 1 when damaged records were left out, 2 when there are no records to report."""
+    """Write all reports; 1 when damaged records were left out, 2 without records or with a wrong suite."""
     parser = argparse.ArgumentParser("python -m harness report", description="Write reports/ from results/ alone.")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records")
     parser.add_argument("--out", type=Path, default=Path("reports"), help="folder of the pages")
@@ -24,9 +25,8 @@ def main(argv: list[str]) -> int:
             written = write_reports(
                 arguments.results, arguments.out, lambda name: status.update(f"built {name}"), left_out
             )
-    except RecordError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    except (RecordError, UsageError) as error:
+        return complain(error, USAGE)
     for path in written:
         print(path)
     return left_out.exit_code()

@@ -9,6 +9,7 @@ from harness.report.content import NOTHING, Cell, Table, Value, columns
 from harness.store.naming import flatten
 
 NOT_COMPARABLE, FAILS_NOW, WORKS_NOW = "not comparable", "fails now", "works now"
+NOT_OF_THE_CODE = ("interrupted", "not_installed")
 
 
 @dataclass
@@ -29,8 +30,14 @@ class Verdict:
 
 
 def verdict_by_status(cell: str, a: float | None, b: float | None, statuses: tuple[str, str]) -> Verdict:
-    """Judge a cell of which one side has no time: it is worse if it was ok before and fails now."""
-    verdict = FAILS_NOW if a is not None else WORKS_NOW if b is not None else NOT_COMPARABLE
+    """Judge a cell of which one side has no time: it is worse if it was ok before and fails now.
+
+    ``statuses`` begin with the status. One that says nothing about the code makes no verdict.
+    """
+    if any(status.split()[0] in NOT_OF_THE_CODE for status in statuses):
+        verdict = NOT_COMPARABLE
+    else:
+        verdict = FAILS_NOW if a is not None else WORKS_NOW if b is not None else NOT_COMPARABLE
     return Verdict(cell, a, b, None, verdict, f"{statuses[0]}, then {statuses[1]}")
 
 

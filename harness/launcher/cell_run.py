@@ -15,8 +15,9 @@ from harness.launcher.outcome import Outcome
 from harness.launcher.process import Guard
 from harness.launcher.turns import Budget
 from harness.launcher.worker import CellWorker, worker_of
-from harness.measure import environment
+from harness.measure import environment, memory
 from harness.measure.control_group import usable_cores
+from harness.measure.crowds import oversubscribed
 from harness.measure.sources import commit, with_sources
 from harness.store.completion import complete
 from harness.store.files import environment_name, machine_slug, read_record, write_environment, write_record
@@ -134,11 +135,11 @@ class CellRun:
             self.tell(event | {"samples": self.outcome.samples})
 
     def measure_memory(self) -> None:
-        """Take the pass for memory, where the configuration asks for it.
+        """Take the pass for memory, where the configuration asks for it and the kernel tells any.
 
         A cell whose time or memory ends it has its record at once: the worker must not compute beside the others.
         """
-        if self.worker is not None and self.measure["memory"]:
+        if self.worker is not None and self.measure["memory"] and memory.is_told():
             with self._failure_recorded():
                 try:
                     passed = self.worker.memory()
@@ -244,10 +245,10 @@ class CellRun:
         return path.replace("{machine}", machine_slug()) if "{machine}" in path else path  # of a plan made elsewhere
 
 
-def _crowded(config: CellConfig) -> dict[str, int]:
-    """The cores as ``oversubscribed``, as facts would say it, where the cell has more threads or ranks than cores."""
-    cores, asked = usable_cores(), max(config["threads"], int(config["backend"].get("ranks") or 1))
-    return {"oversubscribed": cores} if asked > cores and config["device"] == "cpu" else {}
+def _crowded(config: CellConfig) -> dict[str, float]:
+    """What threads or ranks have to share as ``oversubscribed``, as facts would say it."""
+    ranks = int(config["backend"].get("ranks") or 1)
+    return oversubscribed(config["threads"], ranks, usable_cores()) if config["device"] == "cpu" else {}
 
 
 def _why_not_measured(failure: CellFailed, where: str = "") -> dict[str, str]:

@@ -23,7 +23,7 @@ from harness.launcher.worker import in_process
 from harness.measure import memory
 from harness.measure.sources import commit
 
-__all__ = ["Busy", "run_groups"]
+__all__ = ["Busy", "run_groups", "terminate_as_interrupt"]
 
 RESIDENT_SHARE = 0.6
 
@@ -34,12 +34,14 @@ def run_groups(
     *,
     on_event: Callable[[Event], None],
     wait: bool = True,
+    locked: bool = False,
     still_open: Callable[[PlannedGroup], bool] = lambda group: True,
 ) -> list[dict[str, Any]]:
     """Measure groups one after the other and return their records, each written when its cell is done.
 
     A failure has no file where a good record of an earlier run counts (``harness.launcher.earlier``).
-    Groups that are not ``still_open`` when the machine is free are left out: another run may have finished them.
+    Groups that are not ``still_open`` when the machine is free are left out: another run may have finished them. The
+    machine's lock is taken unless the caller has it (``locked``).
     Raises Busy when another run holds the machine and ``wait`` is off, OSError when a record cannot be written,
     LauncherError when a process cannot be ended, KeyboardInterrupt on Ctrl-C and SIGTERM, after the open cells of the
     group got ``interrupted`` records, those without a good one.
@@ -47,11 +49,12 @@ def run_groups(
     total = sum(len(group["cells"]) for group in groups)
     records: list[dict[str, Any]] = []
     with ExitStack() as stack:
-        stack.enter_context(_terminate_as_interrupt())
+        stack.enter_context(terminate_as_interrupt())
         guard = None
         if any(in_process(cell) for group in groups for cell in group["cells"]):
-            waiting = {"event": "waiting", "cell": 0, "of": total}
-            stack.enter_context(machine_lock(wait, lambda who: on_event(waiting | {"for": who})))
+            if not locked:
+                waiting = {"event": "waiting", "cell": 0, "of": total}
+                stack.enter_context(machine_lock(wait, lambda who: on_event(waiting | {"for": who})))
             guard = Guard()
             stack.callback(guard.close)
         groups = [group for group in groups if still_open(group)]
@@ -69,7 +72,7 @@ def _numbered(on_event: Callable[[Event], None], before: int, total: int, event:
 
 
 @contextmanager
-def _terminate_as_interrupt() -> Iterator[None]:
+def terminate_as_interrupt() -> Iterator[None]:
     """Let SIGTERM end a run as Ctrl-C does."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -66,7 +66,7 @@ class InlineCell:
         if "status" in answer:
             return None
         answer["peak"] = max(peak.bytes, before["resident"] + answer.pop("growth"))
-        return cast(MemoryPass, before | answer | {"huge_pages": peak.huge_pages})
+        return cast(MemoryPass, before | answer | peak.on_huge_pages())
 
     def accuracy(self) -> dict[str, Any]:
         """Train to the end."""

@@ -136,7 +136,7 @@ class TimedSample(TypedDict):
 
 
 class MemoryPass(TypedDict):
-    """Bytes resident just before one call, and at their peak during it; on huge pages at their peak.
+    """Bytes resident just before one call, and at their peak during it; on huge pages at their peak, where told.
 
     ``retained`` are those that the calls before it left resident.
     """
@@ -144,5 +144,5 @@ class MemoryPass(TypedDict):
     resident: int
     retained: int
     peak: int
-    huge_pages: int
+    huge_pages: NotRequired[int]
     device_peak: NotRequired[int]

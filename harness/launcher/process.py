@@ -25,9 +25,8 @@ Message = dict[str, Any]
 
 def without_folders(text: str) -> str:
     """Paths below the repository relative to it, others below the home folder from ``~``: records are published."""
-    for folder, short in ((f"{ROOT}/", ""), (f"{Path.home()}/", "~/")):
-        text = text.replace(folder, short)
-    return text
+    text, home = text.replace(f"{ROOT}/", ""), os.environ.get("HOME", "").rstrip("/")
+    return text.replace(f"{home}/", "~/") if home else text
 
 
 class LauncherError(RuntimeError):
@@ -133,9 +132,16 @@ class Child:
         try:
             os.mkdir(self._folder, 0o700)  # noqa: PTH102
             self._start(command, environment, guard)
-        except BaseException:  # a Ctrl-C too: nobody gets this child, so nobody ends it
-            self._remove_folder()
+        except BaseException:  # a Ctrl-C too: nobody else gets this child to end it
+            self._abandon()
             raise
+
+    def _abandon(self) -> None:
+        """End the process if it was started, and remove its folder."""
+        process = getattr(self, "_process", None)
+        if process is not None and process.pid not in end_tree(process.pid):
+            process.wait()
+        self._remove_folder()
 
     def _remove_folder(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -161,7 +167,10 @@ class Child:
         guard.tell("watch", self.tree)
         for end in inherited:
             os.close(end)
-        self._exit = os.pidfd_open(self.tree)
+        # Not imported above: as the guard, this file runs without our packages on its path.
+        from backends.process_end import end_of
+
+        self._exit = end_of(self.tree)
 
     def send(self, message: Message) -> None:
         """Send one message; raises ChildEnded."""

@@ -14,10 +14,10 @@ from harness.launcher.failure import CellFailed, status_of_exit
 from harness.launcher.messages import CellConfig, Event, MemoryPass, Modules, Opened, PlannedCell, TimedSample
 from harness.launcher.process import Child, ChildEnded, Guard, cpu_ticks_of_helpers, members, page_faults_of_helpers
 from harness.measure import memory
+from harness.measure.shell import THREAD_VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
 TICK = 1.0 / os.sysconf("SC_CLK_TCK")
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 Answer = dict[str, Any]
 
 
@@ -78,7 +78,7 @@ class RemoteCell:
         if "status" in answer:
             return None
         answer["peak"] = max(peak.bytes, before["resident"] + answer.pop("growth"))
-        return cast(MemoryPass, before | answer | {"huge_pages": peak.huge_pages})
+        return cast(MemoryPass, before | answer | peak.on_huge_pages())
 
     def accuracy(self) -> Answer:
         """Train to the end."""

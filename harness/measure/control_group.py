@@ -25,10 +25,10 @@ def cpu_quota() -> float | None:
     return min((int(quota) / int(period) for quota, period in numbers), default=None)
 
 
-def usable_cores() -> int:
+def usable_cores() -> float:
     """Cores that this thread and those that it starts can keep busy: of its affinity, no more than the quota."""
     cores, quota = len(os.sched_getaffinity(0)), cpu_quota()
-    return cores if quota is None else min(cores, max(1, int(quota)))
+    return cores if quota is None else min(cores, quota)
 
 
 def _texts(controller: str, name: str) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """Environment of a cell: processor, packages, protocol, which must be equal for records to be compared.
 
 The code that ran is added by ``harness.measure.sources`` when the record is written. No torch is needed. As a program
-(``python -m harness.measure.environment BACKEND THREADS DEVICE ALLOCATOR``) it describes another interpreter.
+(``python -m harness.measure.environment BACKEND THREADS DEVICE ALLOCATOR [PACKAGE ...]``) it describes another
+interpreter.
 """
 
 import json
@@ -9,7 +10,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from backends.registry import config_class
 from harness.launcher import allocators
 from harness.measure import control_group
 from harness.measure.memory import total
+from harness.measure.shell import speed_variables
 from harness.store.processor import processor
 from harness.store.versions import PROTOCOL
 
@@ -30,28 +32,37 @@ RESERVED_HUGE_PAGES = Path("/proc/sys/vm/nr_hugepages")
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-def describe(backend: str, threads: int, device: str = "cpu", allocator: str = "tuned") -> dict[str, Any]:
+def describe(
+    backend: str, threads: int, device: str = "cpu", allocator: str = "tuned", packages: Iterable[str] = ()
+) -> dict[str, Any]:
     """Return ``{"checked": ..., "machine": ...}``, the same for all runs on one installation."""
-    return {"checked": checked(backend, threads, device, allocator), "machine": machine()}
+    return {"checked": checked(backend, threads, device, allocator, packages), "machine": machine()}
 
 
-def checked(backend: str, threads: int, device: str = "cpu", allocator: str = "tuned") -> dict[str, Any]:
+def checked(
+    backend: str, threads: int, device: str = "cpu", allocator: str = "tuned", packages: Iterable[str] = ()
+) -> dict[str, Any]:
     """Return what must be equal for records to be compared, as far as it is known before a cell starts.
 
-    An allocator adds its library or, where it asks for huge pages, the kernel's setting; a quota of a control group
-    stands beside the cores.
+    Of ``packages``, those that the cell's own options use, the installed ones count beside those of the engine. An
+    allocator adds its library or, where it asks for huge pages, the kernel's setting; a quota of a control group
+    stands beside the cores. Variables of the shell that change the speed of libraries reach each cell.
     """
     config = config_class(backend)
+    needed = (*ALWAYS, *config.packages)
+    versions = {name: installed(name) for name in dict.fromkeys((*needed, *packages))}
     values: dict[str, Any] = {
         "cpu": processor().title,
         "cores": len(os.sched_getaffinity(0)),
         "threads": threads,
         "python": platform.python_version(),
-        "packages": {name: installed(name) for name in dict.fromkeys((*ALWAYS, *config.packages))},
+        "packages": {name: number for name, number in versions.items() if number is not None or name in needed},
         "protocol": PROTOCOL,
     }
     if (quota := control_group.cpu_quota()) is not None:
         values["cpu_quota"] = quota
+    if variables := speed_variables(os.environ):
+        values["variables"] = variables
     if (identity := allocators.identity(allocator)) is not None:
         values["allocator"] = identity
     if device.startswith("cuda"):
@@ -158,4 +169,5 @@ def kernels_built() -> bool:
 
 
 if __name__ == "__main__":
-    print(json.dumps(describe(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])))
+    engine, count, place, memory_by, *libraries = sys.argv[1:]
+    print(json.dumps(describe(engine, int(count), place, memory_by, libraries)))

@@ -15,26 +15,49 @@ from harness.measure import control_group
 from harness.measure.heap import MappedBlocks
 
 INTERVAL = 0.01
+PROC = Path("/proc")
+# Keys of smaps_rollup, and of status for kernels and sandboxes without it: there shared pages count in each process.
+SIZES = {
+    "Pss:": "resident",
+    "Pss_Anon:": "anonymous",
+    "AnonHugePages:": "huge_pages",
+    "VmRSS:": "resident",
+    "RssAnon:": "anonymous",
+}
 _marks: list[tuple[MappedBlocks, HighWater]] = []
 
 
+def is_told() -> bool:
+    """Whether the kernel tells the resident memory of a process, and how much of it no file backs."""
+    return _sizes_of(os.getpid()).keys() >= {"resident", "anonymous"}
+
+
 def proportional(pids: list[int]) -> int:
-    """Sum the PSS of processes; those that are gone count nothing."""
-    return _sizes(pids)["Pss:"]
+    """Sum the PSS of processes, their resident sizes where there is none; those that are gone count nothing."""
+    return _sizes(pids).get("resident", 0)
 
 
 def _sizes(pids: list[int]) -> dict[str, int]:
-    """Sum PSS, that of anonymous pages, and bytes on transparent huge pages (``/proc/<pid>/smaps_rollup``)."""
-    totals = {"Pss:": 0, "Pss_Anon:": 0, "AnonHugePages:": 0}
+    """Sum ``resident`` and ``anonymous`` bytes, and those on transparent ``huge_pages``, as far as they are told."""
+    totals: dict[str, int] = {}
     for pid in pids:
-        try:
-            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        except OSError:
-            continue
-        for key, size, *_ in (line.split() for line in lines):
-            if key in totals:
-                totals[key] += int(size) * 1024
+        for name, size in _sizes_of(pid).items():
+            totals[name] = totals.get(name, 0) + size
     return totals
+
+
+def _sizes_of(pid: int) -> dict[str, int]:
+    """The sizes of one process; nothing of one that is gone."""
+    sizes = _read_sizes(PROC / str(pid) / "smaps_rollup")
+    return sizes if "anonymous" in sizes else _read_sizes(PROC / str(pid) / "status") | sizes
+
+
+def _read_sizes(file: Path) -> dict[str, int]:
+    try:
+        fields = [line.split() for line in file.read_text(errors="replace").splitlines()]
+    except OSError:
+        return {}
+    return {SIZES[words[0]]: int(words[1]) * 1024 for words in fields if words and words[0] in SIZES}
 
 
 def total() -> int:
@@ -50,7 +73,7 @@ def resident() -> int:
 
 def anonymous() -> int:
     """PSS of the pages that no file backs, of this process and of the rest of its process tree when it leads one."""
-    return _sizes(_tree())["Pss_Anon:"]
+    return _sizes(_tree()).get("anonymous", 0)
 
 
 def _tree() -> list[int]:
@@ -72,12 +95,12 @@ def mark() -> None:
 def growth() -> int:
     """Return by how many bytes the peak since ``mark`` exceeds what was resident then, and end the mark.
 
-    0 for a rank that started after it.
+    0 for a rank that started after it, and where the kernel does not count the peak.
     """
     if not _marks:
         return 0
     blocks, high_water = _marks.pop()
-    grown = high_water.growth()
+    grown = high_water.growth() or 0
     blocks.end()
     return grown
 
@@ -97,13 +120,18 @@ class Peak:
     """The largest of several readings, bytes: of PSS, and of memory on transparent huge pages."""
 
     bytes: int = 0
-    huge_pages: int = 0
+    huge_pages: int | None = None
 
     def read(self, pids: list[int]) -> None:
         """Take one reading."""
         sizes = _sizes(pids)
-        self.bytes = max(self.bytes, sizes["Pss:"])
-        self.huge_pages = max(self.huge_pages, sizes["AnonHugePages:"])
+        self.bytes = max(self.bytes, sizes.get("resident", 0))
+        if "huge_pages" in sizes:
+            self.huge_pages = max(self.huge_pages or 0, sizes["huge_pages"])
+
+    def on_huge_pages(self) -> dict[str, int]:
+        """The bytes on huge pages under the key ``huge_pages``, nothing where the kernel does not tell them."""
+        return {} if self.huge_pages is None else {"huge_pages": self.huge_pages}
 
 
 @contextmanager

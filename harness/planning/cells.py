@@ -31,6 +31,13 @@ class Cell:
     message: str = ""
     overrides: list[str] = field(default_factory=list)
 
+    @property
+    def may_run_elsewhere(self) -> bool:
+        """Whether the packages of this interpreter alone refuse the cell."""
+        config = self.config
+        reason = config.backend.unsupported_here(config.scenario.name, config.trains_no_mini_batches)
+        return self.status == "not_installed" or (self.status == "unsupported" and self.message == reason)
+
     def plain(self, machine: str, group: str, graph: str | None, prepare: dict[str, float]) -> PlannedCell:
         """Return the JSON form that the launcher reads; ``prepare`` are the seconds that the graph took."""
         return {
@@ -77,13 +84,13 @@ def _without_effect(config: RunConfig, names: list[str]) -> str:
 
 
 def _known_outcome(config: RunConfig) -> tuple[str | None, str]:
-    full_batch = config.trains_no_mini_batches
-    reason = config.backend.unsupported(config.scenario.name, config.model.name, config.device, full_batch)
-    reason = reason or config.backend.unsupported_type(config.training.dtype)
+    """Status and message of a cell that cannot run; what another interpreter lacks, its own process says."""
+    backend, scenario, full_batch = config.backend, config.scenario.name, config.trains_no_mini_batches
+    reason = backend.unsupported(scenario, config.model.name, config.device, full_batch)
+    reason = reason or backend.unsupported_type(config.training.dtype)
+    if reason is None and config.launcher.python is None:
+        reason = backend.unsupported_here(scenario, full_batch)
     if reason is not None:
         return "unsupported", reason
-    if config.launcher.python is not None:
-        reason = missing_package(asdict(config))
-    else:
-        reason = config.backend.missing(full_batch)
+    reason = missing_package(config) if config.launcher.python is not None else backend.missing(full_batch)
     return ("not_installed", reason) if reason is not None else (None, "")

@@ -149,6 +149,24 @@ def _check_together(config: RunConfig) -> None:
     if measure.max_samples < measure.min_samples:
         largest = f"measure.max_samples={measure.max_samples}"
         raise UsageError(f"{largest} is below measure.min_samples={measure.min_samples}: raise it")
+    _check_scenario(config)
+
+
+def _check_scenario(config: RunConfig) -> None:
+    """Raise UsageError for a value that the scenario would ignore."""
+    scenario = config.scenario
+    readers = {"target": ("train",), "save_state": ("train",), "state": ("train", "infer")}
+    for key, names in readers.items():
+        value = getattr(scenario, key)
+        if value is not None and scenario.name not in names:
+            raise UsageError(
+                f"scenario.{key}={value} is of scenario {' and '.join(names)}, {scenario.name} ignores it: leave it out"
+            )
+    if scenario.save_state is not None and not scenario.train_to_end:
+        raise UsageError(
+            f"scenario.save_state={scenario.save_state} is written by the pass for accuracy, which "
+            "scenario.train_to_end=false leaves out: set it true, or leave out scenario.save_state"
+        )
 
 
 def _check_recordable(config: RunConfig) -> None:

@@ -8,29 +8,40 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from datasets.order_packages import order_packages
 from datasets.plugins import plugins
 from harness.measure import environment
+from harness.planning.schema import OrderConfig, RunConfig
 from harness.usage import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def checked_environment(config: dict[str, Any]) -> dict[str, Any]:
+def checked_environment(config: RunConfig) -> dict[str, Any]:
     """Return CPU or GPU, threads, versions and protocol as a cell of this config would record them.
 
-    A plug-in's order adds the hash of its sources, because the parent applies it and no child loads its module.
+    What computes its order is added, because the parent applies it and no child loads that.
     """
-    backend, launcher = config["backend"]["name"], config["launcher"]
-    order = plugins("orders").get(config["order"]["name"])
-    checked = _checked(backend, config["threads"], config["device"], launcher["allocator"], launcher["python"])
-    return checked if order is None else checked | {"order": order.source_hash()}
+    backend, launcher = config.backend, config.launcher
+    packages = backend.packages_used(config.scenario.name, config.trains_no_mini_batches)
+    described = backend.name, config.threads, config.device, launcher.allocator, packages
+    return _checked(launcher.python, *described) | _of_order(config.order)
+
+
+def _of_order(order: OrderConfig) -> dict[str, Any]:
+    """The hash of the sources of a plug-in's order, and the versions of the packages that an order calls."""
+    plugin, packages = plugins("orders").get(order.name), order_packages(order.name, order.options)
+    sources = {} if plugin is None else {"order": plugin.source_hash()}
+    return sources | ({"order_packages": packages} if packages else {})
 
 
 @cache
-def _checked(backend: str, threads: int, device: str, allocator: str, python: str | None) -> dict[str, Any]:
+def _checked(
+    python: str | None, backend: str, threads: int, device: str, allocator: str, packages: tuple[str, ...]
+) -> dict[str, Any]:
     if python is None:
-        return environment.checked(backend, threads, device, allocator)
-    command = [python, "-m", "harness.measure.environment", backend, str(threads), device, allocator]
+        return environment.checked(backend, threads, device, allocator, packages)
+    command = [python, "-m", "harness.measure.environment", backend, str(threads), device, allocator, *packages]
     path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH")) if part)
     variables = os.environ | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
     try:
@@ -49,9 +60,9 @@ def _checked(backend: str, threads: int, device: str, allocator: str, python: st
     )
 
 
-def missing_package(config: dict[str, Any]) -> str | None:
+def missing_package(config: RunConfig) -> str | None:
     """Say which package of its engine another interpreter lacks, or ``None``."""
     packages = checked_environment(config)["packages"]
     missing = [name for name, version in packages.items() if version is None]
-    python = config["launcher"]["python"]
+    python = config.launcher.python
     return f"{python} has no package {missing[0]}: {python} -m pip install {missing[0]}" if missing else None

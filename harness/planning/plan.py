@@ -20,7 +20,14 @@ from harness.planning.identity import cell_folder
 from harness.planning.interpreter import checked_environment
 from harness.planning.schema import RunConfig
 from harness.planning.suite import Suite, expand
-from harness.store.files import environment_of, group_record_paths, machine_slug, readable_records
+from harness.store.files import (
+    by_age,
+    environment_of,
+    group_record_paths,
+    is_superseded,
+    machine_slug,
+    readable_records,
+)
 from harness.store.left_out import LeftOut
 from harness.store.naming import dataset_name, flatten
 from harness.store.record import Record, StoredRecord
@@ -29,7 +36,7 @@ from harness.usage import UsageError
 
 REFUSED = ("unsupported", "not_installed")
 FINAL = ("ok", *REFUSED)
-Environment = Callable[[dict[str, Any]], dict[str, Any]]
+Environment = Callable[[RunConfig], dict[str, Any]]
 
 
 @dataclass
@@ -57,7 +64,7 @@ class Group:
         if retry == "failed" and any(map(self._may_take_longer, self.cells, self.records)):
             return True, "retry=failed, and a cell that lacked time may take longer now"
         if retry == "failed" and any(map(self._lacks_parameters, self.cells, self.records)):
-            return True, "retry=failed, and a file of scenario.save_state is not there"
+            return True, "retry=failed, and a cell did not write the file of scenario.save_state, or it is gone"
         return False, f"every cell has a record of this group{f', some {failed}' if failed else ''}"
 
     @staticmethod
@@ -70,9 +77,12 @@ class Group:
 
     @staticmethod
     def _lacks_parameters(cell: Cell, stored: StoredRecord | None) -> bool:
-        """Whether a good cell did not write its parameters to the file that is asked for now."""
+        """Whether the file of parameters that is asked for now is not the one that a good cell wrote, or is gone."""
         path = cell.config.scenario.saved_state
-        return path is not None and stored is not None and stored[1]["status"] == "ok" and not Path(path).exists()
+        if path is None or stored is None or stored[1]["status"] != "ok":
+            return False
+        written = stored[1]["config"]["scenario"].get("save_state")
+        return written is None or Path(written).absolute() != Path(path).absolute() or not Path(path).exists()
 
     def stored(self) -> list[StoredRecord]:
         """Return the records that exist, with their paths."""
@@ -153,7 +163,7 @@ def form_groups(runs: Iterable[PlannedRun], environment: Environment) -> list[Gr
 
 def _check_saved_states(groups: Iterable[Group]) -> None:
     """Raise UsageError where several cells would write their parameters to one file."""
-    cells = [cell for group in groups for cell in group.cells if cell.status in (None, "not_installed")]
+    cells = [cell for group in groups for cell in group.cells if cell.status is None or cell.may_run_elsewhere]
     states = [cell.config.scenario.saved_state for cell in cells]
     for path, count in Counter(Path(state).absolute() for state in states if state is not None).items():
         if count > 1:
@@ -183,7 +193,7 @@ def group_key(config: RunConfig, vary: Iterable[str]) -> dict[str, Any]:
 def group_id(key: dict[str, Any], cells: Iterable[Cell], environment: Environment) -> str:
     """Hash a group's key, cells and checked environments: the same work on the same machine has the same id."""
     identities = sorted(
-        (cell.hash, cell.config.launcher.python or "", digest(environment(asdict(cell.config)))) for cell in cells
+        (cell.hash, cell.config.launcher.python or "", digest(environment(cell.config))) for cell in cells
     )
     return digest([key, identities])
 
@@ -200,10 +210,10 @@ def find_group_records(
     runs = [_records_by_run(cell, group.id, results, machine, left_out) for cell in group.cells]
     names = {name for records in runs for name in records}
 
-    def rank(name: str) -> tuple[int, tuple[str, str]]:
+    def rank(name: str) -> tuple[int, int, tuple[bool, str, str]]:
         stored = [by_run[name] for by_run in runs if name in by_run]
-        # Of two runs in one second the superseded records have the names that sort first.
-        return len(stored), max((str(record.get("written", "")), path.name) for path, record in stored)
+        current = sum(not is_superseded(path) for path, _ in stored)
+        return len(stored), current, max(map(by_age, stored))
 
     best = max(names, key=rank, default="")
     return [by_run.get(best) for by_run in runs]
@@ -221,8 +231,7 @@ def _records_by_run(cell: Cell, group: str, results: Path, machine: str, left_ou
         and is_of_todays_code(results, record["environment"])
         and _refusal_holds(cell, record, results)
     ]
-    by_time = sorted(valid, key=lambda stored: str(stored[1].get("written", "")))
-    return {record.get("run", ""): (path, record) for path, record in by_time}
+    return {record.get("run", ""): (path, record) for path, record in sorted(valid, key=by_age)}
 
 
 def _refusal_holds(cell: Cell, record: Record, results: Path) -> bool:

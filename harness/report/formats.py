@@ -30,7 +30,7 @@ TIMES = {
     "⚠": "the samples have two modes, drift, many outliers or wide scatter, or were taken beside other load: the "
     "notes below the tables of the data set say so with numbers; or the parity gate was left out, or fewer than five "
     "processes stand behind a ratio; or another peer may be faster: by the interval of their ratio it may be 1.25 "
-    "times as fast as the fastest one. Such a figure is no headline",
+    "times as fast as the fastest one; or whole epochs stand beside extrapolated ones. Such a figure is no headline",
 }
 UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
 LONGEST_MESSAGE = 160

@@ -25,11 +25,14 @@ def doubts(records: Sequence[Record]) -> list[Doubt]:
 
 
 def _oversubscribed(record: Record) -> Doubt:
-    cores, facts = record["facts"]["oversubscribed"], record["facts"]
+    """Name what had to share the cores, or ranks and workers that take more of them than the cell's threads."""
+    shared, facts = record["facts"]["oversubscribed"], record["facts"]
     threads = int(record["config"]["threads"])
     ranks = record["config"]["backend"].get("ranks")
     asked_for = {"backend.ranks": ranks} if isinstance(ranks, int) else {}  # the facts of a pass that memory ended
-    above = ((name, count) for name, count in (asked_for | crowds(facts)).items() if count > cores)
-    setting, asked = next(above, ("threads", threads))
-    crowd = f"{asked} {setting.removeprefix('backend.')} shared {cores} {'core' if cores == 1 else 'cores'}"
-    return Doubt("oversubscribed", f"{crowd}: no speed", f"{setting}={cores} at most")
+    counts = (asked_for | crowds(facts)).items()
+    setting, asked = next(((name, count) for name, count in counts if count > max(shared, 1)), ("threads", threads))
+    cores = "1 core" if shared == 1 else f"{shared:g} cores"
+    beside = f"shared {cores}" if shared < threads else f"with threads={threads}"
+    remedy = f"{setting}={int(shared)} at most" if shared >= 1 else "a quota of at least one core"
+    return Doubt("oversubscribed", f"{asked} {setting.removeprefix('backend.')} {beside}: no speed", remedy)

@@ -1,12 +1,14 @@
 """The suites as the reports read them, and the published scores that they name."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
+from pathlib import Path
 
 from harness.planning.compose import CONF
 from harness.planning.suite import Suite, read_suite
 from harness.store.record import Record
+from harness.usage import UsageError
 
 
 @dataclass(frozen=True)
@@ -22,11 +24,25 @@ class Published:
 
 @cache
 def suites() -> tuple[Suite, ...]:
-    """All suites by name, read once: parsing their files takes seconds."""
-    from omegaconf import OmegaConf
+    """All suites by name, read once: parsing their files takes seconds; raises UsageError that names a wrong file."""
+    return tuple(_suite_in(file) for file in sorted((CONF / "suite").glob("*.yaml")))
 
-    files = sorted((CONF / "suite").glob("*.yaml"))
-    return tuple(read_suite(OmegaConf.to_container(OmegaConf.load(file))) for file in files)
+
+def _suite_in(file: Path) -> Suite:
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    try:
+        suite = read_suite(OmegaConf.to_container(OmegaConf.load(file)))
+    except (YAMLError, OmegaConfBaseException, ValueError) as error:
+        raise UsageError(f"{file}: {' '.join(str(error).split())}") from error
+    keys = [field.name for field in fields(Published)]
+    for number, row in enumerate(suite.published, 1):
+        if set(row) != set(keys) or not isinstance(row["value"], int | float):
+            allowed = f"give {', '.join(keys)}, of which value is a number"
+            raise UsageError(f"{file}: row {number} of published is {row}: {allowed}")
+    return suite
 
 
 def published_scores() -> list[Published]:

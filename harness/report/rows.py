@@ -9,6 +9,7 @@ from typing import Any
 from backends.registry import usable_class
 from harness.report import load
 from harness.store import shape, shortened, statistics
+from harness.store.files import by_age
 from harness.store.naming import has_lent_loss, labels
 from harness.store.record import Record, StoredRecord
 from harness.store.shape import Doubt
@@ -130,8 +131,13 @@ class Row:
 
     @property
     def oversubscribed(self) -> bool:
-        """Whether more threads, ranks or workers than cores shared them: such seconds are no speed."""
+        """Whether threads were more than the cores, or ranks or workers than cores or threads: no speed."""
         return bool(self.ok) and bool(self.record["facts"].get("oversubscribed"))
+
+    @property
+    def extrapolated(self) -> bool:
+        """Whether whole epochs were not timed, but some of their batches."""
+        return any("extrapolated" in record for record in self.ok)
 
     @property
     def simulated(self) -> bool:
@@ -297,7 +303,7 @@ def _of_equal_interpreters(
     """
     joined: dict[tuple[str, str], list[StoredRecord]] = {}
     for folder, interpreters in cells.items():
-        newest = {interpreter: max(stored, key=_age)[1] for interpreter, stored in interpreters.items()}
+        newest = {interpreter: max(stored, key=by_age)[1] for interpreter, stored in interpreters.items()}
         able = [name for name, record in newest.items() if record["status"] not in ("unsupported", "not_installed")]
         for name in able or newest:
             today = environments.get(newest[name]["environment"], {}).get("checked", {})
@@ -305,11 +311,6 @@ def _of_equal_interpreters(
             same = [today.get("python"), today["packages"], source] if "packages" in today else name
             joined.setdefault((folder, json.dumps(same, sort_keys=True)), []).extend(interpreters[name])
     return list(joined.values())
-
-
-def _age(stored: StoredRecord) -> tuple[str, str]:
-    """The moment at which a record was written, then its path: by these the newest is the last."""
-    return stored[1].get("written", ""), str(stored[0])
 
 
 def checked(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> str:
@@ -325,7 +326,7 @@ def _current(
 
     Also return how many others there are, and of those the good ones of the same environment, unless doubtful.
     """
-    ordered = sorted(records, key=_age)
+    ordered = sorted(records, key=by_age)
     today = checked(ordered[-1][1], environments)
     alike = [stored for stored in ordered if checked(stored[1], environments) == today]
     newest = {record["config"]["seed"]: (path, record) for path, record in alike}

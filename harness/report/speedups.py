@@ -63,8 +63,8 @@ class Speedup:
 
     @property
     def contest(self) -> str:
-        """The peers that may be faster than the fastest one, to stand behind a figure; nothing where none is."""
-        return formats.marked(contest(self.peer, self.comparison.rows))
+        """What speaks against the comparison, to stand behind a figure; nothing for a good one."""
+        return formats.marked(contest(self.ours, self.peer, self.comparison.rows))
 
     @property
     def doubts(self) -> str:
@@ -75,23 +75,27 @@ class Speedup:
 def why_no_headline(ours: Row, peer: Row, rows: Sequence[Row]) -> str:
     """Why ours beside the fastest peer of a table is no headline; empty for a good figure.
 
-    Either side is in doubt, few processes stand behind the ratio, or another peer may be the fastest.
+    Either side is in doubt, few processes stand behind the ratio, only one side timed whole epochs, or another peer may
+    be the fastest.
     """
     doubtful = [row for row in (ours, peer) if row.doubts]
     reasons = [f"{row.label}: {', '.join(doubt.name for doubt in row.doubts)}" for row in doubtful]
-    return ", ".join([*reasons, *filter(None, [formats.too_few(ours.ratio), contest(peer, rows)])])
+    others = formats.too_few(ours.ratio), contest(ours, peer, rows)
+    return ", ".join([*reasons, *filter(None, others)])
 
 
-def contest(peer: Row, rows: Sequence[Row]) -> str:
-    """Name the peers that may be ``FAR`` times as fast as the fastest one, by the interval of their ratio.
+def contest(row: Row, peer: Row, rows: Sequence[Row]) -> str:
+    """Say what speaks against a row beside the fastest peer: one alone timed whole epochs, or others may be faster.
 
-    With up to eight processes one of them is enough for that. A process can be slowed by chance, but hardly made
-    faster: the medians of such a run do not tell which is faster.
+    These are the peers that may be ``FAR`` times as fast as the fastest one, by the interval of their ratio. With up to
+    eight processes one of them is enough for that. A process can be slowed by chance, but hardly made faster: the
+    medians of such a run do not tell which is faster.
     """
-    others = [row for row in rows if row.peer and row is not peer and row.dtype == peer.dtype]
-    ratios = [(row.label, ratio_of(row, peer)) for row in others]
+    others = [other for other in rows if other.peer and other is not peer and other.dtype == peer.dtype]
+    ratios = [(other.label, ratio_of(other, peer)) for other in others]
     faster = [label for label, ratio in ratios if ratio is not None and ratio.low < 1 / FAR]
-    return f"{', '.join(faster)} may be faster" if faster else ""
+    uneven = "extrapolated beside whole epochs" if row.extrapolated != peer.extrapolated else ""
+    return ", ".join(filter(None, [uneven, f"{', '.join(faster)} may be faster" if faster else ""]))
 
 
 def strictness(speedup: Speedup) -> tuple[bool, float]:

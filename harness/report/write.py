@@ -33,8 +33,8 @@ def write_reports(
     """Write all pages and figures below ``out`` and return them; raises RecordError when there is no record.
 
     Nothing is written before all of them are built; ``on_page`` is called with the name of each that is. Files of an
-    earlier report that are no longer built are deleted; files without the mark of a report are left alone. Damaged
-    records are added to ``left_out``.
+    earlier report that are no longer built are deleted; files without the mark of a report are left alone, and raise
+    RecordError where a page would have their name. Damaged records are added to ``left_out``.
     """
     root, records = rooted_records(results, left_out)
     if not records:
@@ -98,10 +98,19 @@ def _statuses(records: Iterable[StoredRecord]) -> dict[str, int]:
 def _write(out: Path, texts: Mapping[str, str]) -> list[Path]:
     """Write all texts or, where the disk does not hold them, none; then delete those of an earlier report."""
     written = {out / name: text for name, text in texts.items()}
+    if foreign := [path for path in written if path.is_file() and not _is_of_a_report(path)]:
+        others = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
+        raise RecordError(
+            f"{foreign[0]}{others} would be overwritten and is of no report: move it, or give another folder by --out"
+        )
     for folder in {path.parent for path in written}:
         folder.mkdir(parents=True, exist_ok=True)
     write_atomic(written)
     for path in sorted({*out.glob(f"*{markdown.SUFFIX}"), *(out / "figures").glob("*.svg")} - set(written)):
-        if path.is_file() and MARK in path.read_text(encoding="utf-8", errors="replace")[:1000]:
+        if path.is_file() and _is_of_a_report(path):
             path.unlink()
     return list(written)
+
+
+def _is_of_a_report(path: Path) -> bool:
+    return MARK in path.read_text(encoding="utf-8", errors="replace")[:1000]

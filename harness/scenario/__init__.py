@@ -2,6 +2,7 @@
 
 from typing import Any, Protocol
 
+from backends.batches import BatchPlan
 from backends.contract import Clock, Unsupported
 from backends.registry import load_object
 
@@ -21,6 +22,7 @@ class Scenario(Protocol):
 
     engine: Any
     batches: int
+    plan: BatchPlan  # of scenarios whose epochs have batches
 
     @property
     def now(self) -> Any:

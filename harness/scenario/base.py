@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from backends.batches import BatchPlan
 from harness.planning.schema import RunConfig
 
 
@@ -11,6 +12,7 @@ class EngineScenario:
 
     config: RunConfig
     engine: Any
+    plan: BatchPlan  # of scenarios whose epochs have batches
 
     @property
     def now(self) -> Callable[[], float] | None:

@@ -17,15 +17,13 @@ class Flatten(EngineScenario):
     def __init__(self, config: RunConfig, graph: Graph) -> None:
         self.config, self.graph = config, graph
         self.spec, self.targets = neighbourhood_spec_of(config, graph), labelled_of(graph)
-        self.batches = self._plan(None).batches
-
-    def _plan(self, limit: int | None) -> BatchPlan:
-        return BatchPlan(self.targets, self.config.training.batch_size, limit, self.config.seed)
+        self.batches = BatchPlan(self.targets, config.training.batch_size).batches
 
     def prepare(self, clock: Clock, limit: int | None) -> None:
         """Build and prepare the flattener; a limit takes the targets of the first batches."""
         self.engine = runtime(self.config.backend, "flatten")
-        self.engine.prepare(self.graph, self.spec, training_of(self.config), self._plan(limit), clock)
+        self.plan = BatchPlan(self.targets, self.config.training.batch_size, limit, self.config.seed)
+        self.engine.prepare(self.graph, self.spec, training_of(self.config), self.plan, clock)
 
     def run(self, index: int, clock: Clock) -> None:
         """Flatten the targets."""

@@ -16,7 +16,7 @@ from harness.store.digest import digest_of
 from harness.store.left_out import LeftOut
 from harness.store.processor import processor
 from harness.store.record import REQUIRED, DamagedFile, Record, RecordError, StoredRecord
-from harness.store.rules import depth_problems, environment_problems, place_problems, problems
+from harness.store.rules import FILE, depth_problems, environment_problems, place_problems, problems
 from harness.store.strict_json import read_object, read_with_bytes
 from harness.store.upgraders import upgrade
 from harness.store.violations import abridged
@@ -270,6 +270,18 @@ def side_path(path: Path) -> Path:
 def earlier_path(path: Path, run: str) -> Path:
     """Path of a record that a later run of its group has superseded: its name has the id of its own run."""
     return path.with_name(f"{path.name.removesuffix('.json')}.{run}.json")
+
+
+def is_superseded(path: Path) -> bool:
+    """Whether a later run of its group has superseded a record, as its name says."""
+    name = FILE.fullmatch(path.name)
+    return name is not None and name[4] is not None
+
+
+def by_age(stored: StoredRecord) -> tuple[bool, str, str]:
+    """Sort key of records, the newest last; a superseded one is older, whatever the clock said when it was written."""
+    path, record = stored
+    return not is_superseded(path), str(record.get("written", "")), str(path)
 
 
 def group_record_paths(folder: Path, seed: int, group: str) -> list[Path]:

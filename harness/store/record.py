@@ -89,7 +89,7 @@ class Record(TypedDict, total=False):
     warmup: list[Seconds]
     epochs: Epochs
     processes: Annotated[list[FreshProcess], Meta(min_length=1)]  # since protocol 3
-    # Batches in an epoch / batches timed; absent when whole epochs were timed.
+    # Targets of an epoch / targets timed (of older records batches); absent when whole epochs were timed.
     extrapolated: Annotated[float, Meta(ge=1, le=1e12)]
     validation: list[Point]  # [epoch, loss, score]
     metrics: dict[str, Any]  # name train validation test best_epoch epochs_run epochs_to_target

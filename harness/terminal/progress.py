@@ -14,9 +14,7 @@ class RunProgress(QuietProgress):
     def __call__(self, event: dict[str, Any]) -> None:
         """Show one event."""
         cell = f"cell {event['cell'] + 1}"
-        if event["event"] == "waiting":
-            self.console.print(f"waiting: {event['for']} is measuring on this machine", markup=False)
-        elif event["event"] == "done":
+        if event["event"] == "done":
             self.console.print(f"{event['status']:<12} {event['path']}", markup=False, highlight=False)
             self.bar.advance(self.task)
         elif "seconds" in event:

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
 from typing import Any, TextIO, cast
 
 
@@ -43,15 +44,27 @@ class LeftStream:
 def readers_may_leave() -> Iterator[None]:
     """Let stdout and stderr write to nowhere once their reader has left, instead of raising BrokenPipeError.
 
-    A character that the encoding of stdout lacks is written as ``?``; stderr escapes it anyway.
+    A character that the encoding of stdout lacks is written as ``?``; stderr escapes it anyway. A stream that the shell
+    has closed (``>&-``) writes to nowhere, too.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
-    output, errors = LeftStream(sys.stdout), LeftStream(sys.stderr)
-    with redirect_stdout(cast(TextIO, output)), redirect_stderr(cast(TextIO, errors)):
-        try:
-            yield
-        finally:
-            for stream in (output, errors):
-                with suppress(OSError):  # of a full disk, which is told where a command ends
-                    stream.flush()
+    with _opened(sys.stdout) as stdout, _opened(sys.stderr) as stderr:
+        if isinstance(stdout, io.TextIOWrapper):
+            stdout.reconfigure(errors="replace")
+        output, errors = LeftStream(stdout), LeftStream(stderr)
+        with redirect_stdout(cast(TextIO, output)), redirect_stderr(cast(TextIO, errors)):
+            try:
+                yield
+            finally:
+                for stream in (output, errors):
+                    with suppress(OSError):  # of a full disk, which is told where a command ends
+                        stream.flush()
+
+
+@contextmanager
+def _opened(stream: TextIO | None) -> Iterator[TextIO]:
+    """A standard stream, of which Python has none where it was closed before the start."""
+    if stream is not None:
+        yield stream
+        return
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        yield nowhere

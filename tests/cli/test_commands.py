@@ -10,7 +10,10 @@ from pathlib import Path
 import pandas
 import pytest
 
+from harness.commands.compare import main as compare
+from harness.commands.report import main as report
 from harness.commands.validate import unsupported_claims
+from harness.report import published
 from harness.report.write import write_reports
 from harness.store.files import record_paths
 from tests import factory
@@ -49,7 +52,8 @@ def test_help_ends_with_zero_and_imports_no_torch(tmp_path: Path, command: str) 
 
 
 def test_no_records_end_with_two_and_one_sentence(tmp_path: Path) -> None:
-    for arguments in (["report"], ["export", "--out", "t.csv"], ["sync"], ["compare", "a", "b"], ["import", "nowhere"]):
+    others = (["export", "--out", "t.csv"], ["compare", "a", "b"], ["import", "nowhere"])
+    for arguments in (["report"], ["sync"], ["upgrade"], *others):
         done = harness(tmp_path, *arguments)
         assert done.returncode == 2, done
         assert done.stderr.startswith("error: ")
@@ -148,6 +152,48 @@ def test_compare_two_engines_inside_their_groups(tmp_path: Path) -> None:
     unknown = harness(tmp_path, "compare", "agl", "dlg")
     assert unknown.returncode == 2
     assert "those like it are 'dgl'" in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["old", "new", "--pairs", "8"], "--pairs 8: pairs of runs need --run"),
+        (["agl", "dgl", "--pairs", "8"], "--pairs 8: pairs of runs need --run"),
+        (["old", "new", "--results", "results"], "--results results is for two engines, both folders"),
+        (["--run", "old", "new", "--results", "results"], "--results results is for two engines, with --run"),
+    ],
+    ids=["pairs-of-folders", "pairs-of-engines", "results-of-folders", "results-of-checkouts"],
+)
+def test_compare_refuses_options_that_it_would_not_read(
+    arguments: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("old", "new", "results"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        compare(arguments)
+    assert end.value.code == 2 and words in capsys.readouterr().err
+
+
+def test_a_wrong_file_of_a_suite_is_named_by_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    factory.write(tmp_path / "results", factory.record())
+    (tmp_path / "conf" / "suite").mkdir(parents=True)
+    (tmp_path / "conf" / "suite" / "mine.yaml").write_text("name: mine\ntitle: [unclosed\n")
+    monkeypatch.setattr(published, "CONF", tmp_path / "conf")
+    published.suites.cache_clear()
+    try:
+        assert report(["--results", str(tmp_path / "results"), "--out", str(tmp_path / "reports")]) == 2
+    finally:
+        published.suites.cache_clear()
+    errors = capsys.readouterr().err
+    assert "error: " in errors and "mine.yaml: while parsing" in errors
+    assert not (tmp_path / "reports").exists()
 
 
 def test_import_copies_and_never_overwrites(tmp_path: Path) -> None:

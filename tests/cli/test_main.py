@@ -53,6 +53,9 @@ def harness(tmp_path: Path) -> CommandLine:
         (["-m", "backend=glob(zz*)"], ("the sweep has no cell", "backend=glob(zz*)")),
         (["plan", "--out", "there", "-m", *QUICK, "seed=range(0,0)"], ("the sweep has no cell",)),
         (["fetch", "-m", "dataset=glob(zz*)"], ("the sweep has no cell", "dataset=glob(zz*)")),
+        (["fetch", "dataset=uug", "+dataset.options.nodez=3"], ("'nodez'", "allowed are nodes")),
+        (["fetch", "dataset=uug", "dataset.options.nodes=5"], ("nodes=5", "100 and more")),
+        (["fetch", "dataset=tables"], ("path of the nodes table", "+dataset.options.nodes=PATH")),
         (["-m", *QUICK, "seed=0,1", "hydra.sweeper.max_batch_size=0"], ("hydra.sweeper.max_batch_size", "1 or more")),
         (["-m", *QUICK, "results=a,b"], ("results is a, b", "one value")),
         (
@@ -160,6 +163,7 @@ def test_a_machine_that_is_taken_is_not_waited_for(harness: CommandLine) -> None
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = harness("backend=dummy", "dataset.options.nodes=500", "wait=false", code=2)
     assert "is measuring on this machine" in done.stderr and harness.records() == []
+    assert not list(harness.cache.glob("prepared/*")), "graphs are prepared on all cores, beside the samples of another"
 
 
 def test_a_disk_that_fills_ends_with_1_and_leaves_no_half_record(harness: CommandLine) -> None:
@@ -296,3 +300,34 @@ def test_a_reader_that_leaves_changes_no_exit_code(arguments: str, code: int, ha
         ["bash", "-c", command], cwd=harness.home, env=harness.environment, capture_output=True, text=True
     )
     assert done.returncode == code and "Traceback" not in done.stderr, done
+
+
+@pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&-"], ids=["stdout", "stderr", "both"])
+@pytest.mark.parametrize(("arguments", "code"), [("list backends", 0), ("lst", 2)], ids=["good", "misuse"])
+def test_a_stream_that_the_shell_has_closed_changes_no_exit_code(
+    streams: str, arguments: str, code: int, harness: CommandLine
+) -> None:
+    command = f"exec {sys.executable} -m harness {arguments} {streams}"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=harness.home, env=harness.environment, capture_output=True, text=True
+    )
+    assert done.returncode == code and "Traceback" not in done.stderr, done
+
+
+def test_a_run_waits_for_the_machine_before_it_prepares_graphs(harness: CommandLine) -> None:
+    command = ["backend=dummy", "dataset.options.nodes=500", "measure=short", "measure.limits=false"]
+    with (harness.temporary / "gnn-harness.launcher.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run = subprocess.Popen(
+            [sys.executable, "-m", "harness", *command],
+            cwd=harness.home,
+            env=harness.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert run.stderr is not None and run.stderr.readline().startswith("waiting: another process is measuring")
+        assert not list(harness.cache.glob("prepared/*"))
+    _, errors = run.communicate(timeout=240)
+    assert run.returncode == 0, errors
+    assert [record["status"] for record in harness.records()] == ["ok"]

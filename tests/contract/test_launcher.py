@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from backends.registry import config_class
+from harness.cell import main as run_plan
 from harness.launcher.group import Busy, run_groups
 from harness.launcher.process import Child
 from harness.launcher.remote import child_environment
@@ -147,7 +148,7 @@ def test_minibatch_epochs_that_take_too_long_are_extrapolated(tmp_path, graph):
     short = cell(graph, "short", backend={"seconds": 0.5}, training={"batch_size": 4, "epochs": 2})
     (limited, whole), _ = run(tmp_path, long, short)
     assert limited["epochs"]["seconds"] == [160.0] * 3
-    assert limited["extrapolated"] == 10 / 8
+    assert limited["extrapolated"] == 39 / 32  # targets: the last of ten batches has three
     assert whole["epochs"]["seconds"] == [5.0] * 3 and "extrapolated" not in whole
 
 
@@ -310,6 +311,15 @@ def test_a_process_names_what_its_engine_lacks(tmp_path, graph, monkeypatch):
     assert record["status"] == "not_installed" and "needs the program dgpart" in record["message"]
 
 
+@pytest.mark.needs_pyg
+def test_a_process_refuses_what_its_own_packages_do_not_offer(tmp_path, graph):
+    planned = cell(graph, training={"batch_size": 4})
+    planned["config"]["backend"] = asdict(config_class("pyg")(loader="khop", workers=1))
+    planned["path"] = planned["path"].replace("dummy/train", "pyg/train")
+    (record,), _ = run(tmp_path, planned)
+    assert record["status"] == "unsupported" and "no loader processes where khop" in record["message"]
+
+
 def graphless():
     return json.dumps({"groups": [group(cell(None))]})
 
@@ -326,6 +336,24 @@ def test_what_is_no_plan_to_run_is_a_usage_error(tmp_path, text, words):
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (answer.returncode, len(answer.stderr.splitlines())) == (2, 1), answer.stderr
     assert words in answer.stderr and "plan --out DIR --with-data" in answer.stderr
+
+
+MISSING_KEYS = [("labels",), ("config", "measure", "turn_seconds"), ("config", "launcher", "allocator"), ("status",)]
+
+
+@pytest.mark.parametrize("keys", MISSING_KEYS, ids=".".join)
+def test_a_plan_that_lacks_a_key_is_a_usage_error_that_names_it(tmp_path, capsys, keys):
+    planned = cell("graphs/tiny")
+    *sections, key = keys
+    section = planned
+    for name in sections:
+        section = section[name]
+    del section[key]
+    (tmp_path / "cells.json").write_text(json.dumps({"groups": [group(planned)]}))
+    assert run_plan([str(tmp_path / "cells.json"), "--out", str(tmp_path / "out")]) == 2
+    errors = capsys.readouterr().err
+    assert f"groups[0].cells[0].{'.'.join(keys)} is missing" in errors and "plan --out DIR --with-data" in errors
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_for_records_that_cannot_be_written_is_told_before_anything_is_measured(tmp_path):

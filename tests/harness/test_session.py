@@ -116,6 +116,23 @@ def test_more_workers_or_ranks_than_cores_are_told(tmp_path, facts, told):
     assert opened._crowded(facts) == told
 
 
+@pytest.mark.parametrize(
+    ("threads", "facts", "cores", "told"),
+    [
+        (1, {}, 0.5, {"oversubscribed": 0.5}),
+        (1, {}, 1.5, {}),
+        (2, {}, 1.5, {"oversubscribed": 1.5}),
+        (2, {"ranks": {"edges": [1] * 8}}, 64, {"oversubscribed": 2}),
+        (8, {"ranks": {"edges": [1] * 8}}, 64, {}),
+    ],
+    ids=["half-a-core", "a-core-and-a-half", "two-threads", "ranks-beyond-threads", "a-thread-a-rank"],
+)
+def test_a_quota_and_the_threads_bound_what_processes_may_use(tmp_path, threads, facts, cores, told):
+    opened = session(tmp_path)
+    opened.cores, opened.config.threads = cores, threads
+    assert opened._crowded(facts) == told
+
+
 @pytest.mark.parametrize(("device", "chosen"), [("cuda:1", ["cuda:1"]), ("cuda", []), ("cpu", [])])
 def test_a_numbered_gpu_is_the_one_that_is_used_and_waited_for(tmp_path, monkeypatch, device, chosen):
     used = []

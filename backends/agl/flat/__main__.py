@@ -25,6 +25,8 @@ from datasets.tables.options import TableOptions
 from datasets.tables.reading import read_columns
 from datasets.tables.streaming import with_named_features
 
+OF_RUN_ON = {"threads": "local", "partitions": "ray", "hub_threshold": "ray"}
+
 
 def parser() -> argparse.ArgumentParser:
     """The command line; ``-h`` is the number of hops, as in the paper."""
@@ -46,8 +48,8 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--shard-records", type=int, default=1024, help="targets per shard (1024)")
     options.add_argument("--run-on", default="local", choices=RUN_ON, help="this process or Ray tasks (local)")
     options.add_argument("--engine", help=argparse.SUPPRESS)  # the name of --run-on in earlier versions
-    options.add_argument("--threads", type=int, default=1, help="of --run-on local (1)")
-    options.add_argument("--partitions", type=int, default=0, help="reducers of --run-on ray (by edges and cores)")
+    options.add_argument("--threads", type=int, help="of --run-on local (1)")
+    options.add_argument("--partitions", type=int, help="reducers of --run-on ray (by edges and cores)")
     options.add_argument("--address", help="of --run-on ray: a running cluster, host:port or auto (one started here)")
     options.add_argument(
         "--store", help="URL that all machines of the cluster reach: s3://bucket/folder, file:///folder"
@@ -55,8 +57,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--hub-threshold",
         type=int,
-        default=10_000,
-        help="in-edges above which all reducers rank those of a node (topk)",
+        help="of --run-on ray: in-edges above which all reducers rank those of a node with topk (10000)",
     )
     add_table_options(options, required=True)
     return options
@@ -99,16 +100,20 @@ def failure_message(error: Exception, output: str) -> str:
 
 
 def flatten_job_of(parsed: argparse.Namespace) -> FlattenJob:
-    """The job of the arguments; raises ValueError for an unknown sampler or a missing Ray."""
+    """The job of the arguments; raises ValueError for an unknown sampler, an unused option or a missing Ray."""
     if parsed.engine is not None:
         raise ValueError(f"--engine is now --run-on: give --run-on {parsed.engine}")
+    stated = {name: getattr(parsed, name) for name in OF_RUN_ON}
+    options: dict[str, Any] = {name: value for name, value in stated.items() if value is not None}
+    for name in options:
+        option, run_on = "--" + name.replace("_", "-"), OF_RUN_ON[name]
+        if parsed.run_on != run_on:
+            raise ValueError(f"--run-on {parsed.run_on} does not use {option}: leave it out, or give --run-on {run_on}")
     if parsed.run_on == "ray":
         cluster.require("--run-on ray", "--run-on local")
     strategy = parse_sampling(parsed.sampling, parsed.hops, parsed.scope, parsed.seed)
-    names = ("shard_records", "threads", "partitions", "hub_threshold")
-    options = {name: getattr(parsed, name) for name in names}
-    joined = Cluster(parsed.address, parsed.store)
-    return FlattenJob(strategy, parsed.filter, not parsed.shared, run_on=parsed.run_on, cluster=joined, **options)
+    options |= {"run_on": parsed.run_on, "cluster": Cluster(parsed.address, parsed.store)}
+    return FlattenJob(strategy, parsed.filter, not parsed.shared, parsed.shard_records, **options)
 
 
 def flatten_tables(parsed: argparse.Namespace, job: FlattenJob) -> dict[str, Any]:

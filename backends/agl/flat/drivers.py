@@ -57,13 +57,12 @@ def bytes_of(edges: int, source: Source) -> int:
 
 def neighbourhoods(source: Source, targets: Ints, strategy: SamplingStrategy) -> TargetNeighbourhoods:
     """Search the neighbourhood of each target in K rounds; raises TooLarge for several targets over ``MOST_BYTES``."""
-    count, edge_bound = source.graph.nodes, 0
+    count, sampled = source.graph.nodes, 0
     fresh = np.arange(len(targets)) * count + targets
     seen, levels, edges = fresh, [fresh], []
     for limit in expansions(strategy.fanouts):
-        edge_bound += _edge_bound(source, fresh % count, limit, strategy.replacement)
-        if len(targets) > 1 and bytes_of(edge_bound, source) > MOST_BYTES:
-            raise TooLarge
+        sampled += _edges_sampled(source, fresh % count, limit, strategy.replacement)
+        check_size(len(targets), sampled, source)
         edges.append(answer_requests(fresh, targets, source.table, strategy, limit))
         fresh = drop_seen(next_requests(edges[-1], count), seen)
         seen = np.sort(np.concatenate((seen, fresh)))
@@ -74,26 +73,41 @@ def neighbourhoods(source: Source, targets: Ints, strategy: SamplingStrategy) ->
     )
 
 
-def _edge_bound(source: Source, nodes: Ints, limit: int | None, replacement: bool) -> int:
-    """Most edges that are sampled of some nodes: without replacement those that pass the filter, up to ``limit``."""
-    if replacement and limit is not None:
-        return len(nodes) * limit
+def check_size(targets: int, edges: int, source: Source) -> None:
+    """Raise TooLarge where records of several targets, of so many edges in all, would take more than ``MOST_BYTES``."""
+    if targets > 1 and bytes_of(edges, source) > MOST_BYTES:
+        raise TooLarge
+
+
+def _edges_sampled(source: Source, nodes: Ints, limit: int | None, replacement: bool) -> int:
+    """How many edges are sampled of some nodes, of those that pass the filter."""
     indptr = source.table.csr.indptr
     degrees = indptr[nodes + 1] - indptr[nodes]
-    return int((degrees if limit is None else np.minimum(degrees, limit)).sum(dtype=np.int64))
+    if limit is not None:
+        degrees = np.where(degrees > 0, limit, 0) if replacement else np.minimum(degrees, limit)
+    return int(degrees.sum(dtype=np.int64))
 
 
-def neighbourhoods_within_memory(
-    source: Source, targets: Ints, strategy: SamplingStrategy
-) -> Iterator[TargetNeighbourhoods]:
-    """Yield the neighbourhoods of some targets in order, halving the batch while it is too large for memory."""
+def within_memory(work: Callable[[Ints], Result], targets: Ints) -> Iterator[Result]:
+    """Yield ``work`` of some targets in order, halving them while it raises TooLarge."""
     try:
-        batch = [neighbourhoods(source, targets, strategy)]
+        batch = [work(targets)]
     except TooLarge:
         for half in np.array_split(targets, 2):
-            yield from neighbourhoods_within_memory(source, half, strategy)
+            yield from within_memory(work, half)
     else:
         yield batch.pop()  # its memory is free once it is encoded, not when the next one is asked for
+
+
+def batch_bounds(edges: Ints, source: Source) -> Ints:
+    """The bounds of the batches that ``flatten_batches`` makes of targets, of which each has so many ``edges``."""
+
+    def size(part: Ints) -> int:
+        check_size(len(part), int(part.sum()), source)
+        return len(part)
+
+    batches = (edges[start : start + BATCH] for start in range(0, len(edges), BATCH))
+    return np.cumsum([0, *chain.from_iterable(within_memory(size, batch) for batch in batches)])
 
 
 def flatten_batches(
@@ -113,9 +127,11 @@ def flatten_batches(
     def encode(part: TargetNeighbourhoods) -> EncodedBatch:
         return encode_neighbourhoods(part, source, embed=embed)
 
+    def search(part: Ints) -> TargetNeighbourhoods:
+        return neighbourhoods(source, part, strategy)
+
     def encoded(start: int) -> Iterator[EncodedBatch]:
-        parts = neighbourhoods_within_memory(source, targets[start : start + batch], strategy)
-        return map(encode, parts)
+        return map(encode, within_memory(search, targets[start : start + batch]))
 
     def begun(start: int) -> Iterator[EncodedBatch]:
         parts = encoded(start)
@@ -159,9 +175,8 @@ def store_shard(
     ``partial`` is a folder, or a URL that the shard is uploaded to.
     """
     source = setup.open()
-    record_bytes = bytes_of(sum(len(part.edges.requests) for part in parts), source) // parts[0].count
-    size = max(1, min(BATCH, MOST_BYTES // max(record_bytes, 1)))
-    neighbourhoods = mapreduce.batches_of_shard(parts, setup.nodes, size)
+    edges = np.sum([part.edges_by_target(setup.nodes) for part in parts], axis=0)
+    neighbourhoods = mapreduce.batches_of_shard(parts, setup.nodes, batch_bounds(edges, source))
     batches = (encode_neighbourhoods(batch, source, embed=embed) for batch in neighbourhoods)
     if isinstance(partial, Path):
         return [shard_once(partial, number, batches, source, embed, setup.identity)]
@@ -221,8 +236,7 @@ class FlattenRounds:
     def _sample(self) -> tuple[list[Any], list[int]]:
         """Map all edges to reducers, sample each reducer's part, merge the parts of hubs."""
         count = self.setup.reducers
-        edges = self.setup.open().table.csr.nnz
-        cuts = np.linspace(0, edges, count + 1).astype(np.int64).tolist()
+        cuts = np.linspace(0, self.setup.edges, count + 1).astype(np.int64).tolist()
         mapped = [self._start(count, mapreduce.map_edges, cuts[m], cuts[m + 1]) for m in self.reducers]
         parts = [
             self._start(count + 1, mapreduce.sample_part, *(mapped[m][r] for m in self.reducers)) for r in self.reducers

@@ -293,8 +293,8 @@ def _flatten_with_ray(
         with job.cluster.publishing(ray, partial / "source", identity) as place:
             work = partial if place is None else place
             folder = f"{place}/source" if place else partial / "source"
-            nodes = source.graph.nodes
-            setup = FlattenTaskSetup(folder, job.strategy, nodes, reducers, job.hub_threshold, identity)
+            size = source.graph.nodes, source.table.csr.nnz
+            setup = FlattenTaskSetup(folder, job.strategy, *size, reducers, job.hub_threshold, identity)
             loads = FlattenRounds(RayExecutor(ray), work, setup, progress).run(
                 targets, job.shard_records, job.embed, totals
             )

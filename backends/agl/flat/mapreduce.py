@@ -1,13 +1,14 @@
 """GraphFlat's MapReduce tasks (AGL, section 3.2.1) as functions of arrays: Map, sampling, K reduce rounds, Store.
 
-Map reads a range of edges and sends each to the reducer of its destination. Uniform and weighted samples are drawn from
-in-degrees and sums of weights, so Map sends only the edges that are in them. For the other samplers in-edges of a hub
-go to all reducers, by a random suffix (re-indexing, section 3.2.2), and each reducer samples its part; then the suffix
-is dropped (inverted indexing) and the reducer of the hub samples the union. The k smallest keys of a node are the k
-smallest of those that its parts kept, so the sample is the same.
+Map reads a range of edges and sends each to the reducer of its destination, which ranks those of each node once for
+all requests (``topk``, samplers of one's own). In-edges of a hub go to all reducers, by a random suffix (re-indexing,
+section 3.2.2), and each reducer samples its part; then the suffix is dropped (inverted indexing) and the reducer of the
+hub samples the union. The k smallest keys of a node are the k smallest of those that its parts kept, so the sample is
+the same.
 
-Where each request draws for itself (with replacement, per target) or reads all in-edges, nothing is sent: requests are
-spread over the reducers by target and node, so that a hub is no reducer's own, and answered from the mapped edges.
+Where a sample costs its fanout (``uniform``, ``weighted``), each request draws another one (with replacement, per
+target), or all in-edges are read, nothing is sent: requests are spread over the reducers by target and node, so that a
+hub is no reducer's own, and answered from the mapped edges.
 """
 
 from dataclasses import dataclass, field
@@ -29,7 +30,6 @@ from backends.agl.flat.rounds import (
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.flat.shards import TargetNeighbourhoods
 from backends.agl.flat.source import Source
-from backends.kernels import sample_neighbors
 from backends.kernels.neighbourhood import expansions
 from backends.kernels.samplers import SAMPLERS
 from backends.kernels.sampling import distinct
@@ -42,12 +42,13 @@ from datasets.randomness import hash_ids
 class FlattenTaskSetup:
     """Inputs common to all tasks: the source, a folder or URL, the sampling, and how edges are assigned to reducers.
 
-    ``identity`` is that of the job, which its shards name.
+    ``edges`` are those that pass the filter; ``identity`` is that of the job, which its shards name.
     """
 
     source: Path | str
     strategy: SamplingStrategy
     nodes: int
+    edges: int
     reducers: int
     hub_threshold: int | None
     identity: str = ""
@@ -58,20 +59,15 @@ class FlattenTaskSetup:
 
     @property
     def limit(self) -> int | None:
-        """In-edges that are sampled of each node once for all requests; ``None`` where requests draw from all."""
+        """In-edges of each node that are ranked once for all requests; ``None`` where each request samples itself."""
         strategy = self.strategy
-        once = not strategy.replacement and strategy.scope == "node"
+        once = not (strategy.replacement or strategy.scope == "target" or SAMPLERS[strategy.method].by_place)
         return expansions(strategy.fanouts)[0] if once else None
 
     @property
     def draws_per_request(self) -> bool:
         """Whether requests are answered from the mapped edges, without Map."""
         return self.limit is None
-
-    @property
-    def by_place(self) -> bool:
-        """Whether Map draws the samples, without reading whole rows."""
-        return self.limit is not None and SAMPLERS[self.strategy.method].by_place
 
     def owner(self, keys: Ints) -> Ints:
         """Reducer of each node, or of each request."""
@@ -85,7 +81,7 @@ class FlattenTaskSetup:
     def reducer(self, destinations: Ints, ids: Ints, degrees: Ints) -> Ints:
         """Reducer of each in-edge: its destination's, or for hubs one by the edge's random suffix."""
         owner = self.owner(destinations)
-        if self.hub_threshold is None or self.by_place:
+        if self.hub_threshold is None:
             return owner
         suffix = (hash_ids(self.strategy.seed, "suffix", ids) % np.uint64(self.reducers)).astype(np.int64)
         return np.where(degrees > self.hub_threshold, (owner + suffix) % self.reducers, owner)
@@ -93,17 +89,13 @@ class FlattenTaskSetup:
 
 @dataclass(frozen=True, eq=False)
 class InEdges:
-    """In-edges keyed by destination; ``positions`` index the whole graph's edge order.
-
-    ``ranks`` are places in the destination's sample, ``None`` before sampling.
-    """
+    """In-edges keyed by destination; ``positions`` index the whole graph's edge order."""
 
     destinations: Ints
     sources: Ints
     ids: Ints
     positions: Ints
     weight: NDArray[np.float32] | None = None
-    ranks: Ints | None = None
 
     def take(self, rows: Any) -> "InEdges":
         """Return the edges at some rows or where a mask is true."""
@@ -112,7 +104,7 @@ class InEdges:
     @property
     def columns(self) -> tuple[Any, ...]:
         """All columns, in the order of the fields."""
-        return self.destinations, self.sources, self.ids, self.positions, self.weight, self.ranks
+        return self.destinations, self.sources, self.ids, self.positions, self.weight
 
     def split(self, reducers: Ints, count: int) -> "list[InEdges]":
         """Split by the reducer of each edge."""
@@ -139,10 +131,9 @@ class ReducerState:
 
 
 def map_edges(setup: FlattenTaskSetup, first: int, last: int) -> list[InEdges]:
-    """Map: read edges ``first`` to ``last``, or those of them that are in a sample, and split them by reducer."""
+    """Map: read edges ``first`` to ``last``, and split them by reducer."""
     table = setup.open().table
-    csr = table.csr
-    places, ranks = _sampled_places(setup, table, first, last) if setup.by_place else (np.arange(first, last), None)
+    csr, places = table.csr, np.arange(first, last)
     # numbers of another type would convert the starts of all rows
     destinations = np.searchsorted(csr.indptr, places.astype(csr.indptr.dtype), side="right") - 1
     edges = InEdges(
@@ -151,21 +142,9 @@ def map_edges(setup: FlattenTaskSetup, first: int, last: int) -> list[InEdges]:
         places if csr.edge_ids is None else csr.edge_ids[places].astype(np.int64),
         places if table.positions is None else np.asarray(table.positions[places]),
         None if table.weight is None else np.asarray(table.weight[places]),
-        ranks,
     )
     degrees = np.asarray(csr.indptr[destinations + 1] - csr.indptr[destinations])
     return edges.split(setup.reducer(destinations, edges.ids, degrees), setup.reducers)
-
-
-def _sampled_places(setup: FlattenTaskSetup, table: InEdgeTable, first: int, last: int) -> tuple[Ints, Ints]:
-    """The edges from ``first`` to ``last`` that are in their destination's sample, and their ranks there."""
-    indptr = table.csr.indptr
-    start, end = np.array([first, last], dtype=indptr.dtype)
-    bounds = np.searchsorted(indptr, start, side="right") - 1, np.searchsorted(indptr, end)
-    options = setup.limit, setup.strategy.seed, setup.strategy.method, table.sampled_by
-    sample = sample_neighbors(table.csr, np.arange(*bounds), *options)
-    inside = (sample.positions >= first) & (sample.positions < last)
-    return sample.positions[inside], sample.rank[inside].astype(np.int64)
 
 
 def sample_part(setup: FlattenTaskSetup, *parts: InEdges) -> list[Any]:
@@ -185,8 +164,6 @@ def merge_parts(setup: FlattenTaskSetup, *parts: InEdges) -> list[InEdgeTable]:
 
 def _sample_in_edges(setup: FlattenTaskSetup, edges: InEdges) -> InEdges:
     """Sample each destination once for all requests, in order of (destination, rank)."""
-    if edges.ranks is not None:
-        return edges.take(np.lexsort((edges.ranks, edges.destinations)))
     assert setup.limit is not None
     columns = edges.destinations, edges.positions, edges.sources, edges.ids, edges.weight
     return edges.take(sample_parts(*columns, setup.limit, setup.strategy.seed, setup.strategy.method))
@@ -227,31 +204,34 @@ def split_by_shard(
     """Split a reducer's nodes and edges by the shard of their target; targets are numbered from 0 in each shard."""
     distance = np.repeat(np.arange(len(state.levels)), [len(level) for level in state.levels])
     requests, edges = np.concatenate(state.levels), RequestedEdges.concatenate(state.edges)
-    return _split_targets(setup.strategy.hops, requests, distance, edges, setup.nodes, targets, records)
+    whole = TargetNeighbourhoods(targets, setup.strategy.hops, requests, distance, edges)
+    return _split_targets(whole, setup.nodes, np.append(np.arange(0, targets, records), targets))
 
 
-def batches_of_shard(parts: tuple[TargetNeighbourhoods, ...], nodes: int, size: int) -> "list[TargetNeighbourhoods]":
-    """Join all reducers' parts of a shard, and split the neighbourhoods into batches of ``size`` targets."""
+def batches_of_shard(parts: tuple[TargetNeighbourhoods, ...], nodes: int, bounds: Ints) -> "list[TargetNeighbourhoods]":
+    """Join all reducers' parts of a shard, and split the neighbourhoods into batches of targets between ``bounds``."""
     requests, distance = (np.concatenate([getattr(part, name) for part in parts]) for name in ("requests", "distance"))
     edges = RequestedEdges.concatenate([part.edges for part in parts])
-    return _split_targets(parts[0].hops, requests, distance, edges, nodes, parts[0].count, size)
+    whole = TargetNeighbourhoods(parts[0].count, parts[0].hops, requests, distance, edges)
+    return _split_targets(whole, nodes, bounds)
 
 
-def _split_targets(
-    hops: int, requests: Ints, distance: Ints, edges: RequestedEdges, nodes: int, targets: int, size: int
-) -> list[TargetNeighbourhoods]:
-    """Split the neighbourhoods of ``targets`` targets into pieces of ``size``, each numbered from 0, in one pass."""
-    pieces, span = -(-targets // size), size * nodes
-    members, rows = (_places_by(keys // span, pieces) for keys in (requests, edges.requests))
+def _split_targets(whole: TargetNeighbourhoods, nodes: int, bounds: Ints) -> list[TargetNeighbourhoods]:
+    """Split neighbourhoods into those of the targets between ``bounds``, each numbered from 0, in one pass."""
+    counts, firsts = np.diff(bounds).tolist(), bounds[:-1] * nodes
+    members, rows = (
+        _places_by(np.searchsorted(firsts, keys, side="right") - 1, len(counts))
+        for keys in (whole.requests, whole.edges.requests)
+    )
     return [
         TargetNeighbourhoods(
-            min(size, targets - piece * size),
-            hops,
-            requests[members[piece]] - piece * span,
-            distance[members[piece]],
-            edges.take(rows[piece]).shifted(piece * span),
+            count,
+            whole.hops,
+            whole.requests[members[piece]] - first,
+            whole.distance[members[piece]],
+            whole.edges.take(rows[piece]).shifted(first),
         )
-        for piece in range(pieces)
+        for piece, (count, first) in enumerate(zip(counts, firsts.tolist(), strict=True))
     ]
 
 

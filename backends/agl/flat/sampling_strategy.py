@@ -17,9 +17,9 @@ import numpy as np
 from backends.kernels.samplers import SAMPLERS, EdgeSampler, keys_of, named_failure
 from backends.model import ModelSpec
 from datasets.graph import Graph
-from datasets.randomness import hash_ids
+from datasets.randomness import hash_ids, unit_interval
 
-TRIED = (5, 0)  # edges: some, and none, as nodes have that no edge enters
+TRIED = 5  # edges that a user's sampler gives keys to before it is used
 ALIASES = {"random_sampler": "uniform", "weighted_sampler": "weighted"}
 LARGEST = 2**31 - 1
 DRAWS = 2  # version of how samples are drawn: 1 ranked a key of each in-edge
@@ -50,8 +50,7 @@ class StrategyError(ValueError):
 def usable_sampler(name: str) -> tuple[EdgeSampler, str | None]:
     """The sampler of a name, and the digest of the file of a user's own.
 
-    Raises StrategyError for one that is not there, whose module fails, or whose keys fail or are not one number per
-    edge.
+    Raises StrategyError for one that is not there, whose module fails, or whose keys cannot be used.
     """
     path = name.rpartition(".")[0]
     try:
@@ -60,11 +59,28 @@ def usable_sampler(name: str) -> tuple[EdgeSampler, str | None]:
             with named_failure(f"sampler={name!r} cannot be imported"), suppress(ImportError):
                 import_module(path)
         sampler = SAMPLERS[name]
-        for count in TRIED if path and sampler.keys is not None else ():
-            keys_of(name, sampler, hash_ids(0, "trial", np.arange(count)), np.linspace(1, 2, count))
+        if path and sampler.keys is not None:
+            _try_keys(name, sampler)
     except ValueError as error:
         raise StrategyError(str(error)) from error
     return sampler, _digest(path)
+
+
+def _try_keys(name: str, sampler: EdgeSampler) -> None:
+    """Raise ValueError for keys of some edges that fail, are not one number each, or depend on the call.
+
+    Each part of AGL calls for other edges at a time, also for none, as nodes have that no edge enters.
+    """
+    hashes = hash_ids(0, "trial", np.arange(TRIED))
+    weight = 1 + unit_interval(hashes)
+    keys, again = (keys_of(name, sampler, hashes, weight) for _ in range(2))
+    parts = [keys_of(name, sampler, hashes[some], weight[some]) for some in (slice(0), slice(2), slice(2, None))]
+    for others, when in ((again, "in each call"), (np.concatenate(parts), "beside other edges")):
+        if not np.array_equal(others, keys, equal_nan=True):
+            raise ValueError(
+                f"sampler={name!r} gives an edge another key {when}: compute it from the edge's hash and weight alone, "
+                "as every call, in any process, must sample the same edges"
+            )
 
 
 def _digest(module: str) -> str | None:

@@ -46,6 +46,10 @@ class TargetNeighbourhoods:
     distance: Ints
     edges: RequestedEdges
 
+    def edges_by_target(self, nodes: int) -> Ints:
+        """How many edges each target has, in a graph of so many ``nodes``."""
+        return np.bincount(self.edges.requests // nodes, minlength=self.count)
+
 
 @dataclass(frozen=True, eq=False)
 class EncodedBatch:
@@ -79,8 +83,7 @@ def _bytes_of_features(neighbourhoods: TargetNeighbourhoods, graph: Graph, embed
     elif embed and features is not None:
         sizes += 4 * features.shape[1] * np.bincount(requests // graph.nodes, minlength=count)
     if graph.edge_features is not None:
-        edges = np.bincount(neighbourhoods.edges.requests // graph.nodes, minlength=count)
-        sizes += 4 * graph.edge_features.shape[1] * edges
+        sizes += 4 * graph.edge_features.shape[1] * neighbourhoods.edges_by_target(graph.nodes)
     return sizes
 
 

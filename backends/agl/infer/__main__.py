@@ -19,6 +19,7 @@ from backends.agl.commandline import (
     add_table_options,
     read_infer_settings,
     read_tables,
+    stated_table_options,
     table_options_of,
 )
 from backends.agl.flat.job import check_columns
@@ -53,7 +54,8 @@ from datasets.tables.node_stream import NAMES
 
 Answer = tuple[Any, Any, dict[str, Any]]  # ids, scores, facts
 CLAIMED = "of-graphinfer"
-RESULTS = ("scores.npy", "nodes.npy", "facts.json")
+RESULTS = ("scores.npy", "nodes.npy", "nodes.parquet", "facts.json")  # nodes in one of the two
+UNREAD = {"graphinfer": ("batch_size",), "neighbourhood": ("partitions", "unmap")}  # settings, by method
 
 
 def parser() -> argparse.ArgumentParser:
@@ -84,7 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
     place, command = parsed.output, str(vars(parsed))
     try:
         settings = read_infer_settings(parsed.config)
-        if delivered(place, "facts.json", command):
+        if delivered(place, "facts.json", command, "work"):
             print(f"uploaded what was finished before: {place}/scores.npy")
             return 0
         if settings.address:
@@ -145,12 +147,15 @@ def refuse_other_files(output: Path) -> None:
 def scored(parsed: argparse.Namespace, settings: InferSettings) -> Answer:
     """Read the model and what it scores, and score it."""
     torch.set_num_threads(settings.threads)
-    model = model_of(parsed.model, settings, [pair.partition("=")[0] for pair in parsed.config], parsed.code)
+    stated = [pair.partition("=")[0] for pair in parsed.config]
+    model = model_of(parsed.model, settings, stated, parsed.code)
     from_tables = "nodes" in parsed or "edges" in parsed
     if from_tables == (parsed.input is not None) or ("nodes" in parsed) != ("edges" in parsed):
         raise ValueError("give either tables, by -n and -e, or a folder, by -i")
     from_shards = parsed.input is not None and is_shards(parsed.input)
+    method = "neighbourhood" if from_shards else method_of(settings, model)
     refuse_unused_cluster(settings, model, from_shards)
+    refuse_unused_options(parsed, stated, method)
     with step_progress() as progress:
         if from_shards:
             return score_shards(parsed, settings, model, progress)
@@ -164,6 +169,27 @@ def refuse_unused_cluster(settings: InferSettings, model: TrainedModel, from_sha
     if settings.run_on == "ray" and (from_shards or each_target):
         what = "the targets of shards are" if from_shards else "a model of --scope target is"
         raise ValueError(f"{what} scored by neighbourhoods, in this process: give run_on=local")
+
+
+def refuse_unused_options(parsed: argparse.Namespace, stated: list[str], method: str) -> None:
+    """Raise ValueError for an option of tables, or a stated setting, that nothing would read."""
+    options = stated_table_options(parsed)
+    if parsed.input is not None:
+        unread = [option for option in options if option != "--id" or parsed.targets is None]
+        if unread:
+            raise ValueError(f"{', '.join(unread)}: {parsed.input} holds no tables to read: leave out such options")
+    if "--labels" in options:
+        raise ValueError(f"-l {parsed.labels} is not read, as scores need no labels: leave it out")
+    unread = [name for name in stated if name in UNREAD[method]]
+    if unread:
+        how = "by the rounds of GraphInfer" if method == "graphinfer" else "each by its neighbourhood"
+        raise ValueError(f"-c {', '.join(unread)} is not read where nodes are scored {how}: leave it out")
+
+
+def method_of(settings: InferSettings, model: TrainedModel) -> str:
+    """How the nodes of a graph are scored: by the rounds of GraphInfer, or each by its neighbourhood."""
+    assert model.strategy is not None
+    return settings.infer or ("neighbourhood" if model.strategy.scope == "target" else "graphinfer")
 
 
 def is_shards(folder: Path) -> bool:
@@ -220,8 +246,7 @@ def score_graph(
     column = getattr(parsed, "id", model.tables.get("id", "id"))
     targets = None if parsed.targets is None else targets_of(parsed.targets, graph, folder, column)
     job = InferenceJob(graph, model.spec, model.state, targets, model.strategy, settings.partitions, model.filtering)
-    method = settings.infer or ("neighbourhood" if model.strategy.scope == "target" else "graphinfer")
-    if method == "neighbourhood":
+    if method_of(settings, model) == "neighbourhood":
         inference = NeighbourhoodInference(job, settings.batch_size)
         scores, facts = inference.run(progress), inference.facts()
     else:
@@ -269,9 +294,9 @@ def write_results(output: Path, ids: Any, scores: Any, facts: dict[str, Any]) ->
     try:
         unnamed.mkdir(exist_ok=True)
         save_array(unnamed / "scores.npy", scores)
-        save_ids(unnamed / "nodes.npy", ids)
+        nodes = save_ids(unnamed / "nodes.npy", ids)
         (unnamed / "facts.json").write_text(json.dumps(facts, indent=1))
-        for name in RESULTS:
+        for name in ("scores.npy", nodes.name, "facts.json"):
             (unnamed / name).replace(output / name)
     finally:
         shutil.rmtree(unnamed, ignore_errors=True)

@@ -26,6 +26,7 @@ from datasets.tables.reading import read_table
 
 ROWS_AT_ONCE = 1 << 16
 BYTES_AT_ONCE = 1 << 26  # of names
+PADDED_BYTES, PADDING = 1 << 30, 16  # of names as text of equal length: most bytes, and most for a byte of the names
 SAMPLING = ("fanouts", "seed", "sampler", "replacement", "slope")
 
 
@@ -86,17 +87,25 @@ def ids_of(graph: Graph, graph_folder: Path, targets: Nodes | None) -> Any:
     return ids if targets is None else ids[targets]
 
 
-def save_ids(path: Path, ids: Any) -> None:
-    """Write ids as ``.npy``: numbers, or names as text of equal length, a block of them at a time."""
+def save_ids(path: Path, ids: Any) -> Path:
+    """Write ids as ``.npy`` and return its path: numbers, or names as text of equal length, a block of them at a time.
+
+    Where one long name makes that a large file of little but padding, it is ``.parquet`` with the column ``id``.
+    """
     if isinstance(ids, np.ndarray):
         save_array(path, ids)
-        return
-    from pyarrow import compute
+        return path
+    from pyarrow import compute, parquet, table
 
     kind = np.dtype(f"<U{compute.max(compute.utf8_length(ids)).as_py() or 1}")
+    if len(ids) * kind.itemsize > max(PADDED_BYTES, PADDING * ids.nbytes):
+        path = path.with_suffix(".parquet")
+        parquet.write_table(table({"id": ids}), path)
+        return path
     rows = max(BYTES_AT_ONCE // kind.itemsize, 1)
     blocks = (ids[start : start + rows].to_numpy(zero_copy_only=False) for start in range(0, len(ids), rows))
     save_pieces(path, kind, (len(ids),), (block.astype(kind) for block in blocks))
+    return path
 
 
 def check_graph(graph: Graph) -> None:
@@ -160,10 +169,12 @@ def targets_of(path: Path, graph: Graph, graph_folder: Path, column: str) -> Nod
         return _numbers(path)
     from pyarrow import array, compute
 
-    table, known = read_table(str(path), "targets"), ids_of(graph, graph_folder, None)
-    if (table.ids(column).dtype.kind == "U") == isinstance(known, np.ndarray):
+    known = ids_of(graph, graph_folder, None)
+    are_names = not isinstance(known, np.ndarray)
+    table = read_table(str(path), "targets", text=(column,) if are_names else ())
+    if (table.ids(column).dtype.kind == "U") != are_names:
         raise ValueError(f"{path}: column {column!r} holds ids of another kind than the node table: give both alike")
-    known = array(known.astype(np.int64)) if isinstance(known, np.ndarray) else known
+    known = known if are_names else array(known.astype(np.int64))
     places = compute.index_in(table.column(column).cast(known.type), value_set=known)
     unknown = np.asarray(places.is_null())
     table.refuse(column, unknown, "no node has this id: add it to the node table or remove this row")

@@ -30,6 +30,7 @@ Nodes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 EDGES_PER_PARTITION = 1 << 22
 ROWS_AT_ONCE = 1 << 16
+SHOWN = 100  # characters of a value in a message
 
 
 class Workspace:
@@ -43,12 +44,13 @@ class Workspace:
         self.folder, self.written, self.unmap = folder, 0, unmap
         job_file = folder / "job.json"
         if job_file.is_file():
-            earlier = json.loads(job_file.read_text())
-            changed = [key for key in sorted({*earlier, *job}) if earlier.get(key) != job.get(key)]
+            earlier, now = _by_name(json.loads(job_file.read_text())), _by_name(job)
+            changed = [name for name in sorted({*earlier, *now}) if earlier.get(name) != now.get(name)]
             if changed:
-                key = changed[0]
-                raise ValueError(f"{folder} holds the work of another inference ({key} was {earlier.get(key)}, is "
-                                 f"{job.get(key)}): give an empty folder, or remove that one")  # fmt: skip
+                what = _change(changed[0], str(earlier.get(changed[0])), str(now.get(changed[0])))
+                raise ValueError(
+                    f"{folder} holds the work of another inference ({what}): give an empty folder, or remove that one"
+                )
         elif folder.exists() and any(path != _temporary(job_file) for path in folder.iterdir()):
             raise ValueError(f"{folder} holds files of something else: give an empty folder")
         folder.mkdir(parents=True, exist_ok=True)
@@ -122,6 +124,19 @@ class Workspace:
     def _replace(path: Path, text: str) -> None:
         _temporary(path).write_text(text)
         _temporary(path).replace(path)
+
+
+def _by_name(facts: dict[str, Any], of: str = "") -> dict[str, Any]:
+    """What identifies a job, one value per name: those of its model are ``model.hidden`` and the like."""
+    values: dict[str, Any] = {}
+    for name, value in facts.items():
+        values |= _by_name(value, f"{of}{name}.") if isinstance(value, dict) else {of + name: value}
+    return values
+
+
+def _change(name: str, earlier: str, now: str) -> str:
+    """How a value changed; a long one, such as the code of a model, is only named."""
+    return f"{name} was {earlier}, is {now}" if max(len(earlier), len(now)) <= SHOWN else f"{name} is another"
 
 
 def _temporary(path: Path) -> Path:
@@ -255,7 +270,7 @@ class InferenceJob:
         multiplies = self.sparse_input and not isinstance(spec, UserModelSpec)  # sparse features as they are
         return max(*widths, 1 if multiplies else spec.in_width)
 
-    @property
+    @cached_property
     def parts(self) -> list[tuple[int, int]]:
         """First and last node (exclusive) of every partition that is not empty."""
         ranges = zip(self.bounds[:-1], self.bounds[1:], strict=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from backends.ablation import resolve
-from backends.agl.backend import AglTrainer, labelled_nodes
+from backends.agl.backend import AglTrainer
 from backends.agl.commandline import TrainSettings, read_train_settings
 from backends.agl.config import STRATEGIES, AglConfig
 from backends.agl.flat.reader import GraphFeatureReader, sampling_of
@@ -25,6 +25,7 @@ from backends.agl.train.trainer import DistributedTrainer, trainer_of
 from backends.agl.train.worker import WorkerClock
 from backends.agl.user_model import SETTINGS, UserModelSpec, code_of, is_user_model
 from backends.agl.user_trial import tried
+from backends.base.parameter_server import STRATEGIES as SERVED
 from backends.batches import BatchPlan
 from backends.folder_lock import locked
 from backends.model import ModelSpec, TrainingSpec
@@ -36,6 +37,8 @@ from datasets.graph import Graph
 
 SHAPE = ("hidden", "heads", "output_heads", "slope", "head")
 TRAINING = ("optimizer", "rate", "decay", "dropout", "attention_dropout", "epochs", "threads", "seed")
+OF_GAT = ("heads", "output_heads", "slope", "attention_dropout")
+OF_STRATEGIES: dict[str, tuple[str, ...]] = {"servers": SERVED, "checkpoint_every": SERVED, "staleness": ("bounded",)}
 ReportEpoch = Callable[[int, float, float | None], None]
 
 
@@ -44,16 +47,16 @@ def prepared_trainer(
 ) -> AglTrainer:
     """Prepare training by one worker or many; raises ValueError for shards that the model cannot be trained on.
 
-    ``stated`` are the settings of the command line: one that the model does not take is refused likewise.
+    ``stated`` are the settings of the command line: one that model or strategy does not use is refused likewise.
     """
     reader = GraphFeatureReader(folder)
     targets, sampling = labelled_targets(reader), sampling_of(reader)
     spec = spec_of(model, reader, sampling, targets.classes, settings)
-    refuse_unused_settings(spec, stated)
+    refuse_unused_settings(spec, strategy, stated)
     refuse_unused_columns(spec, sampling, reader.manifest["filter"], reader.edge_columns, str(folder))
-    if settings.decay and strategy != "local" and isinstance(spec, UserModelSpec):
-        refuse_frozen_parameters(spec, strategy)
-    if settings.servers and strategy not in ("local", "allreduce"):
+    if isinstance(spec, UserModelSpec):
+        refuse_frozen_parameters(spec, strategy, settings.decay)
+    if settings.servers and strategy in SERVED:
         cluster.require(f"-t {strategy} with -c servers={settings.servers}", "-c servers=0")
     training = TrainingSpec(**{name: getattr(settings, name) for name in TRAINING})
     workers = {name: getattr(settings, name) for name in ("workers", "servers", "staleness", "checkpoint_every")}
@@ -77,7 +80,7 @@ def _from_graph(
     check_sampler(sampling)
     config.sampler, config.scope, config.filter = sampling.text, sampling.scope, reader.manifest["filter"]
     trainer = trainer_of(config)
-    plan = BatchPlan(labelled_nodes(graph, "train"), settings.batch_size, None, settings.seed)
+    plan = BatchPlan(graph.nodes_of("train"), settings.batch_size, None, settings.seed)
     trainer.prepare(graph, spec, training, first_state(spec, settings.seed), plan, WorkerClock())
     return trainer
 
@@ -101,24 +104,33 @@ def spec_of(
     return tried(UserModelSpec(name, hops, width, classes=classes, fanouts=fanouts, **options))
 
 
-def refuse_frozen_parameters(spec: UserModelSpec, strategy: str) -> None:
-    """Raise ValueError for a parameter that is not trained, which many workers would let decay with the others."""
-    frozen = [name for name, parameter in spec.build().named_parameters() if not parameter.requires_grad]
-    if frozen:
+def refuse_frozen_parameters(spec: UserModelSpec, strategy: str, decay: float) -> None:
+    """Raise ValueError where no parameter is trained, or where many workers would let one that is not trained decay."""
+    parameters = dict(spec.build().named_parameters())
+    frozen = [name for name, parameter in parameters.items() if not parameter.requires_grad]
+    if len(frozen) == len(parameters):
+        spec.refuse("no parameter is trained: give the layers or .head some, as nn.Linear has, of requires_grad=True")
+    if frozen and decay and strategy != "local":
         spec.refuse(
             f"parameter {frozen[0]} has requires_grad=False, and -t {strategy} lets all parameters decay: leave out "
             "-c decay, or give -t local"
         )
 
 
-def refuse_unused_settings(spec: ModelSpec, stated: Sequence[str]) -> None:
-    """Raise ValueError for a setting of the command line that a user's model does not take."""
-    if not isinstance(spec, UserModelSpec):
-        return
-    unused = [name for name in stated if name in (*SETTINGS, "head") and name not in spec.arguments()]
-    if unused:
-        allowed = ", ".join(SETTINGS)
-        spec.refuse(f"{spec.function}() takes no {unused[0]}: leave out -c {unused[0]}, or take it (of {allowed})")
+def refuse_unused_settings(spec: ModelSpec, strategy: str, stated: Sequence[str]) -> None:
+    """Raise ValueError for a setting of the command line that the strategy does not use, or the model does not take."""
+    for name in stated:
+        strategies = OF_STRATEGIES.get(name, STRATEGIES)
+        if strategy not in strategies:
+            others = " or ".join(strategies)
+            raise ValueError(f"-t {strategy} does not use {name}: leave out -c {name}, or give -t {others}")
+    if isinstance(spec, UserModelSpec):
+        unused = [name for name in stated if name in (*SETTINGS, "head") and name not in spec.arguments()]
+        if unused:
+            allowed = ", ".join(SETTINGS)
+            spec.refuse(f"{spec.function}() takes no {unused[0]}: leave out -c {unused[0]}, or take it (of {allowed})")
+    elif spec.name != "gat" and (unused := [name for name in stated if name in OF_GAT]):
+        raise ValueError(f"{spec.name} takes no {unused[0]}: leave out -c {unused[0]}, or train gat")
 
 
 def parser() -> argparse.ArgumentParser:

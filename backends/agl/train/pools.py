@@ -18,7 +18,7 @@ from backends.parallel.ranks import RankEnded, shared_pool
 from datasets.graph import Graph
 
 RESTARTS = 3
-ADVICE = "all-reduce cannot go on without it: train again, or choose backend.strategy=sync, whose workers are restarted"
+ADVICE = "all-reduce cannot go on without it: train again, or choose strategy=sync, whose workers are restarted"
 GONE = f"a parameter server or a worker could not be started again (at most {RESTARTS} restarts each): train again"
 
 

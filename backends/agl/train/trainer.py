@@ -54,7 +54,7 @@ class DistributedTrainer(AglTrainer):
         self.layout = ParameterLayout(spec)
         size, servers = self.layout.size, self.config.servers
         if self.config.strategy != "allreduce" and servers > size:
-            raise ValueError(f"backend.servers={servers} is more than the {size} parameters: lower it")
+            raise ValueError(f"servers={servers} is more than the {size} parameters: lower it")
         super().prepare(graph, spec, training, state, plan, clock)
         self.reports: list[list[dict[str, Any]]] = []
         plan = self.plan_of_workers(plan)

@@ -51,5 +51,5 @@ def range_of(pairs: Iterable[RowPair], form: str, unit: str = "", factor: Factor
 
 
 def is_headline(ratio: Summary, row: Row, other: Row, peers: Sequence[Row] = ()) -> bool:
-    """Whether a summary may show a figure: good samples of both sides, enough processes, no peer that may be faster."""
-    return not (row.doubts or other.doubts or formats.too_few(ratio) or contest(other, peers))
+    """Whether a summary may show a figure: good and like samples, enough processes, no peer that may be faster."""
+    return not (row.doubts or other.doubts or formats.too_few(ratio) or contest(row, other, peers))

@@ -65,7 +65,7 @@ def overview(records: SuiteRecords) -> list[Block]:
         if factor is not None and is_headline(factor, ours, peer, comparison.rows):
             factors.append(factor.median)
         measured = [f"{seconds(row):.4g}{formats.doubtful(row)}" for row in (ours, peer)]
-        label = peer.label + formats.marked(contest(peer, comparison.rows))
+        label = peer.label + formats.marked(contest(ours, peer, comparison.rows))
         rows.append([name_of(dataset, comparison), ours.label, *measured, label, formats.times(factor)])
     if not rows:
         return []

@@ -68,7 +68,8 @@ def chain(folder: Path, model: str, *options: str, given_tables=None) -> list[st
     read = [*files, "--split", "0.8,0.1,0.1", *edges]
     assert flat.main([*read, "-h", "2", "-o", str(folder / "flat"), *options]) == 0
     trained = ["-m", model, "-i", str(folder / "flat"), "-o", str(folder / "model.safetensors")]
-    assert train.main([*trained, "-c", "epochs=2", "hidden=4", "threads=1", "heads=2"]) == 0
+    heads = ["heads=2"] if model == "gat" else []
+    assert train.main([*trained, "-c", "epochs=2", "hidden=4", "threads=1", *heads]) == 0
     return files
 
 
@@ -89,9 +90,11 @@ def test_every_strategy_scores_alike_from_tables_a_graph_and_shards(model, sampl
         options = ["-s", sampling, "--scope", scope, "--seed", str(seed), "--shard-records", "7", *weight]
         options += ["-f", filtering] if filtering else []
         files = chain(folder, model, *options, *(["--shared"] if shared else []))
-        stated = ["-m", str(folder / "model.safetensors"), "-c", "partitions=3", "threads=1", "batch_size=9"]
-        assert infer.main([*stated, *files, "-o", str(folder / "tables")]) == 0
-        assert infer.main([*stated, *files, "-o", str(folder / "hoods"), "-c", "infer=neighbourhood"]) == 0
+        stated = ["-m", str(folder / "model.safetensors"), "-c", "threads=1"]
+        by_default = "batch_size=9" if scope == "target" else "partitions=3"
+        assert infer.main([*stated, by_default, *files, "-o", str(folder / "tables")]) == 0
+        stated += ["batch_size=9"]
+        assert infer.main([*stated, "infer=neighbourhood", *files, "-o", str(folder / "hoods")]) == 0
         assert infer.main([*stated, "-i", str(folder / "flat"), "-o", str(folder / "shards")]) == 0
         everyone, hoods, targets = (scores_of(folder / one) for one in ("tables", "hoods", "shards"))
     assert set(everyone) == set(IDS.tolist()) and len(targets) == sum(label is not None for label in NODES["label"])
@@ -120,6 +123,17 @@ def test_a_graph_that_flatten_keeps_is_scored_whole_and_names_stay(tmp_path, cap
     assert sorted(path.name for path in (tmp_path / "few").iterdir()) == ["facts.json", "nodes.npy", "scores.npy"]
 
 
+def test_targets_in_csv_that_look_like_numbers_meet_ids_that_are_text(tmp_path):
+    words = np.array([str(number) for number in IDS])
+    words[0] = "x9"
+    nodes, edges = NODES | {"id": words}, EDGES | {"source": words[SOURCES], "target": words[TARGETS]}
+    files = chain(tmp_path, "gcn", "-s", "uniform(3)", given_tables=tables(tmp_path, nodes, edges, "csv"))
+    (tmp_path / "some.csv").write_text(f"id\n{words[7]}\n{words[3]}\n")
+    few = ["-t", str(tmp_path / "some.csv"), "-o", str(tmp_path / "few")]
+    assert infer.main(["-m", str(tmp_path / "model.safetensors"), *files, *few]) == 0
+    assert np.load(tmp_path / "few" / "nodes.npy").tolist() == words[[7, 3]].tolist()
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """Tables, shards and a model of one strategy."""
@@ -142,6 +156,24 @@ def trained(tmp_path_factory):
         (lambda folder, files: ["-i", str(folder / "other")], "was sampled by .*fanouts=.4, 4.*was trained on"),
         (lambda folder, files: [*files, "-c", "infer=neighbourhood", "run_on=ray"], "give run_on=local"),
         (lambda folder, files: ["-i", str(folder / "flat"), "-c", "run_on=ray"], "targets of shards .* run_on=local"),
+        (
+            lambda folder, files: ["-i", str(folder / "flat"), "--undirected", "--node-type", "none", "-l", "l.csv"],
+            "--undirected, --node-type, --labels: .*flat holds no tables to read: leave out",
+        ),
+        (lambda folder, files: ["-i", str(folder / "flat"), "--id", "user"], "--id: .*flat holds no tables to read"),
+        (lambda folder, files: [*files, "-l", "labels.csv"], "-l labels.csv is not read, as scores need no labels"),
+        (
+            lambda folder, files: ["-i", str(folder / "flat"), "-c", "partitions=2", "unmap=true"],
+            "-c partitions, unmap is not read where nodes are scored each by its neighbourhood: leave it out",
+        ),
+        (
+            lambda folder, files: [*files, "-c", "infer=neighbourhood", "partitions=0"],
+            "-c partitions is not read where nodes are scored each by its neighbourhood",
+        ),
+        (
+            lambda folder, files: [*files, "-c", "batch_size=1024"],
+            "-c batch_size is not read where nodes are scored by the rounds of GraphInfer: leave it out",
+        ),
     ],
 )
 def test_inputs_that_do_not_fit_the_model_are_refused_and_leave_nothing(trained, tmp_path, capsys, change, message):
@@ -189,6 +221,15 @@ def test_tables_are_scored_whatever_their_labels_and_splits_are(tmp_path, column
     assert train.main(["-m", "gcn", "-i", str(tmp_path / "flat"), "-o", model, "-c", "epochs=1", "hidden=4"]) == 0
     assert infer.main(["-m", model, *files, "-o", str(tmp_path / "scores")]) == 0
     assert set(scores_of(tmp_path / "scores")) == set(IDS.tolist())
+
+
+def test_training_needs_no_node_of_split_validation(tmp_path, capsys):
+    read = [*tables(tmp_path), "--split", "0.8,0,0.2", "-h", "2", "--keep-graph", "-o", str(tmp_path / "flat")]
+    assert flat.main(read) == 0
+    for source in ("shards", "graph"):
+        output = ["-o", str(tmp_path / f"{source}.safetensors"), "-c", "epochs=1", "hidden=4", f"source={source}"]
+        assert train.main(["-m", "gcn", "-i", str(tmp_path / "flat"), *output]) == 0
+    assert "validation loss" not in capsys.readouterr().out
 
 
 def test_a_model_of_samples_per_target_is_not_scored_on_ray(tmp_path, capsys):

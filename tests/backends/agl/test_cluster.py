@@ -58,10 +58,11 @@ def machines():
         cluster.shutdown()
 
 
-def run(name: str, *arguments: str) -> None:
+def run(name: str, temporary: Path, *arguments: str) -> None:
     """Run one of AGL's commands in a process of its own, as the cluster belongs to this one."""
+    temporary.mkdir(exist_ok=True)
     command = [sys.executable, "-m", f"backends.agl.{name}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"TMPDIR": str(temporary)})
     assert done.returncode == 0, done.stderr
 
 
@@ -90,7 +91,8 @@ def test_bytes_and_scores_are_those_of_one_machine(tables, machines, tmp_path, k
     assert infer.main(["-m", model, *tables, "-o", str(tmp_path / "scores"), "-c", "partitions=6"]) == 0
     joined = ["--run-on", "ray", "--address", cluster.address, "--store", store, "--partitions", "6"]
     watch = kill_when_it_works(cluster, second, folders[1]) if killed else None
-    run("flat", *options, *joined, "-o", str(tmp_path / "flat"))
+    driver = tmp_path / "driver"
+    run("flat", driver, *options, *joined, "-o", str(tmp_path / "flat"))
     for shard in (tmp_path / "local").glob("part-*.parquet"):
         assert (tmp_path / "flat" / shard.name).read_bytes() == shard.read_bytes()
     if watch is not None:
@@ -101,12 +103,13 @@ def test_bytes_and_scores_are_those_of_one_machine(tables, machines, tmp_path, k
             mirror.unlink()
         watch = kill_when_it_works(cluster, second, folders[1])
     settings = ["run_on=ray", f"address={cluster.address}", f"store={store}", "partitions=6"]
-    run("infer", "-m", model, *tables, "-o", str(tmp_path / "joined"), "-c", *settings)
+    run("infer", driver, "-m", model, *tables, "-o", str(tmp_path / "joined"), "-c", *settings)
     if watch is not None:
         watch.join()
     scores = [np.load(tmp_path / name / "scores.npy") for name in ("scores", "joined")]
     np.testing.assert_allclose(*scores, atol=1e-6)
     assert not list((tmp_path / "store").glob("*")) and not list(folders[0].glob("agl-mirror-*"))
+    assert not list(driver.iterdir())  # it has the graph, and needs no copy of it
     assert killed or not list(folders[1].glob("agl-mirror-*"))
 
 

@@ -49,7 +49,7 @@ def test_a_cell_on_ray_without_ray_is_not_installed(without_packages):
         (["servers=-1"], "backend.servers=-1 is too small: give at least 0"),
         (["staleness=-1"], "backend.staleness=-1 is too small: give at least 0"),
         (["checkpoint_every=-5"], "backend.checkpoint_every=-5 is too small: give at least 0"),
-        (["workers=2"], "backend.workers=2 needs a backend.strategy: one of sync"),
+        (["workers=2"], "workers=2 needs a strategy of many workers: one of sync"),
     ],
     ids=str,
 )

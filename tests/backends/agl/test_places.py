@@ -14,7 +14,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from backends.agl.flat import __main__ as flat
 from backends.agl.infer import __main__ as infer
 from backends.agl.train import __main__ as train
-from backends.places import fetched, get_folder, put_folder, put_text, written
+from backends.places import delivered, fetched, get_folder, put_folder, put_text, remove, written
 from tests.backends.agl.test_chain import IDS, scores_of, tables
 
 
@@ -62,7 +62,39 @@ class ForbiddenFileSystem(MemoryFileSystem):
         raise PermissionError("Forbidden")
 
 
-for file_system in (DeniedFileSystem, FullFileSystem, KeylessFileSystem, ForbiddenFileSystem):
+class OneFolderFileSystem(MemoryFileSystem):
+    """Lets a user write inside of one folder, as a policy of S3 may say."""
+
+    protocol = "one-folder"
+    store: ClassVar[dict] = {}
+
+    def pipe_file(self, path, value, mode="overwrite", **options):
+        if "/flat/" not in path:
+            raise PermissionError(13, "Permission denied", path)
+        super().pipe_file(path, value, mode, **options)
+
+
+class FoldersFileSystem(MemoryFileSystem):
+    """Writes into folders that are there, as SFTP does; an upload makes them."""
+
+    protocol = "folders"
+    store: ClassVar[dict] = {}
+
+    def pipe_file(self, path, value, mode="overwrite", **options):
+        if not self.isdir(self._parent(path)):
+            raise FileNotFoundError(2, "No such file or directory", path)
+        super().pipe_file(path, value, mode, **options)
+
+
+FILE_SYSTEMS = (
+    DeniedFileSystem,
+    FullFileSystem,
+    KeylessFileSystem,
+    ForbiddenFileSystem,
+    OneFolderFileSystem,
+    FoldersFileSystem,
+)
+for file_system in FILE_SYSTEMS:
     fsspec.register_implementation(file_system.protocol, file_system, clobber=True)
 
 
@@ -156,6 +188,103 @@ def test_a_result_that_cannot_be_uploaded_stays_and_the_repeated_command_uploads
         (tmp_path / "away").rename(source)
         system, uploaded = fsspec.core.url_to_fs(output)
         assert len(system.find(uploaded)) == left and not list(own_folder.iterdir())
+
+
+def test_a_kill_after_the_result_and_before_its_upload_loses_nothing(tmp_path, own_folder, monkeypatch, capsys):
+    """The inputs are gone by then, so that nothing can be computed again; infer may leave its folder ``work``."""
+    read = ["-h", "1", "--split", "0.8,0.1,0.1"]
+    shards, model, place = str(tmp_path / "flat"), str(tmp_path / "model.safetensors"), "memory://killed"
+    (inputs := tmp_path / "tables").mkdir()
+    files = tables(inputs)
+    assert flat.main([*files, *read, "-o", shards]) == 0
+    assert train.main(["-m", "gcn", "-i", shards, "-o", model, "-c", "epochs=1"]) == 0
+    for module, name, command, source, output, left in (
+        (flat, "flatten_tables", [*files, *read], inputs, f"{place}/flat", 2),
+        (train, "trained", ["-m", "gcn", "-i", shards, "-c", "epochs=1"], Path(shards), f"{place}/m.safetensors", 1),
+        (infer, "write_results", ["-m", model, *files], inputs, f"{place}/scores", 3),
+    ):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(module, name, ended_after(getattr(module, name)))
+            module.main([*command, "-o", output])
+        source.rename(tmp_path / "away")
+        capsys.readouterr()
+        assert module.main([*command, "-o", output]) == 0
+        assert "uploaded what was finished before" in capsys.readouterr().out
+        (tmp_path / "away").rename(source)
+        system, uploaded = fsspec.core.url_to_fs(output)
+        assert len(system.find(uploaded)) == left and not list(own_folder.iterdir())
+
+
+def ended_after(function):
+    """The function, and the end of the process after it."""
+
+    def ending(*arguments):
+        function(*arguments)
+        if function.__name__ == "write_results":
+            infer.claimed(arguments[0])
+        raise KeyboardInterrupt
+
+    return ending
+
+
+def write_parts(folder: Path) -> None:
+    """A finished folder of two parts."""
+    folder.mkdir()
+    for name in ("part-0", "part-1", "last"):
+        (folder / name).write_text(name)
+
+
+def test_an_upload_that_a_kill_cuts_short_goes_on_and_is_not_mixed_with_another(own_folder, monkeypatch):
+    place, put = "memory://cut/short", MemoryFileSystem.put_file
+
+    def killed(system, source, target, **options):
+        if target.endswith("part-1"):
+            raise KeyboardInterrupt
+        put(system, source, target, **options)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt), written(place, "last", "mine") as copy:
+        patch.setattr(MemoryFileSystem, "put_file", killed)
+        write_parts(copy)
+    with pytest.raises(ValueError, match="memory://cut/short holds part-0: delete"), written(place, "last", "another"):
+        pass
+    with pytest.raises(ValueError, match="short is what another command finished for memory://cut/short"):
+        delivered(place, "last", "another")
+    put_text(f"{place}/part-2", "of another machine")
+    with pytest.raises(ValueError, match="memory://cut/short holds part-2: delete"):
+        delivered(place, "last", "mine")
+    remove(f"{place}/part-2")
+    assert delivered(place, "last", "mine") and not delivered(place, "last", "mine")
+    names = [Path(name).name for name in fsspec.filesystem("memory").find("/cut/short")]
+    assert names == ["last", "part-0", "part-1"] and not list(own_folder.iterdir())
+
+
+def test_what_a_kill_leaves_of_a_result_that_is_not_finished_is_not_uploaded(own_folder):
+    place = "memory://begun/folder"
+    with pytest.raises(KeyboardInterrupt), written(place, "last", "mine") as copy:
+        write_parts(copy)
+        (copy / "last").unlink()
+        raise KeyboardInterrupt
+    assert not delivered(place, "last", "mine")
+    with written(place, "last", "mine") as copy:
+        (copy / "last").touch()
+    assert len(fsspec.filesystem("memory").find("/begun/folder")) == 3 and not list(own_folder.iterdir())
+
+
+def test_a_second_run_for_the_same_place_is_refused_while_the_first_works(own_folder):
+    place = "memory://busy/folder"
+    with pytest.raises(BlockingIOError, match="another run works in"), written(place, "last", "mine") as copy:
+        write_parts(copy)
+        delivered(place, "last", "mine")
+    assert delivered(place, "last", "mine") and not list(own_folder.iterdir())
+
+
+@pytest.mark.parametrize("place", ["one-folder://bucket/flat", "folders://home/flat"])
+def test_a_place_is_tried_inside_of_its_folder_or_where_that_is_to_be_made(place, own_folder):
+    system, folder = fsspec.core.url_to_fs(place)
+    system.makedirs(system._parent(folder), exist_ok=True)
+    with written(place, "last") as copy:
+        write_parts(copy)
+    assert len(system.find(folder)) == len(system.store) == 3 and not list(own_folder.iterdir())
 
 
 def test_what_is_not_there_is_named_and_local_paths_are_used_as_they_are(tmp_path):

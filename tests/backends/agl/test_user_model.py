@@ -87,9 +87,11 @@ def test_scores_agree_from_tables_neighbourhoods_and_shards(loops, sampling, sco
         folder = Path(name)
         options = ["-s", sampling, "--scope", scope, *(["-f", filtering] if filtering else [])]
         files = trained(folder, *options, *(["--shared"] if shared else []), code=NET.replace("LOOPS", str(loops)))
-        stated = ["-m", str(folder / "model.safetensors"), "-c", "partitions=3", "threads=1", "batch_size=9"]
-        assert infer.main([*stated, *files, "-o", str(folder / "tables")]) == 0
-        assert infer.main([*stated, *files, "-o", str(folder / "hoods"), "-c", "infer=neighbourhood"]) == 0
+        stated = ["-m", str(folder / "model.safetensors"), "-c", "threads=1"]
+        by_default = "batch_size=9" if scope == "target" else "partitions=3"
+        assert infer.main([*stated, by_default, *files, "-o", str(folder / "tables")]) == 0
+        stated += ["batch_size=9"]
+        assert infer.main([*stated, "infer=neighbourhood", *files, "-o", str(folder / "hoods")]) == 0
         assert infer.main([*stated, "-i", str(folder / "flat"), "-o", str(folder / "shards")]) == 0
         everyone, hoods, targets = (scores_of(folder / one) for one in ("tables", "hoods", "shards"))
     assert set(everyone) == set(IDS.tolist()) and len(targets) == sum(label is not None for label in NODES["label"])

@@ -48,8 +48,8 @@ def test_it_draws_in_every_process(tmp_path, run_on):
     (tmp_path / "mine.py").write_text(SAMPLER)
     read = [*tables(tmp_path), "--split", "0.8,0.1,0.1", "-h", "2"]
     for name, sampling, engine in (("own", OWN, run_on), ("known", BUILT_IN, "local")):
-        options = ["-s", sampling, "-o", name, "--run-on", engine, "--hub-threshold", "2"]
-        done = run(tmp_path, "flat", *read, *options)
+        options = ["-s", sampling, "-o", name, "--run-on", engine]
+        done = run(tmp_path, "flat", *read, *options, *(["--hub-threshold", "2"] if engine == "ray" else []))
         assert done.returncode == 0, done.stderr
     assert shards_of(tmp_path / "own") == shards_of(tmp_path / "known")
     trained = run(tmp_path, "train", "-m", "gcn", "-i", "own", "-o", "model.safetensors", "-c", "epochs=1")
@@ -214,3 +214,29 @@ def test_samples_of_two_versions_of_its_file_are_not_mixed(own_module, tmp_path,
 def test_one_that_ranks_edges_is_tried_and_used(own_module):
     own_module("newest = EdgeSampler(lambda hashes, weight: -weight, needs_weight=True)\n")
     assert parse_sampling("own_sampler.newest(3)", 2).by == "weight"
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ("np.random.random(len(hashes))", "another key in each call: compute it from the edge's hash and weight alone"),
+        ("np.random.default_rng(0).random(len(hashes))", "another key beside other edges: compute it from"),
+        ("np.argsort(np.argsort(weight))", "another key beside other edges: compute it from"),
+        ("weight / weight.sum()", "another key beside other edges: compute it from"),
+    ],
+    ids=["random", "random from a seed", "ranks", "shares"],
+)
+def test_one_whose_keys_depend_on_the_call_is_refused(own_module, keys, message):
+    own_module(f"import numpy as np\nnewest = EdgeSampler(lambda hashes, weight: {keys})\n")
+    with pytest.raises(StrategyError, match=f"sampler='own_sampler.newest' gives an edge {message}"):
+        parse_sampling("own_sampler.newest(3)", 2)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    ["hashes", "hashes % 7 == 0", "np.where(hashes % 2 == 0, np.nan, weight)", "[-one for one in weight]"],
+    ids=["hashes", "booleans", "not numbers", "a list"],
+)
+def test_one_whose_keys_are_of_each_edge_alone_is_used(own_module, keys):
+    own_module(f"import numpy as np\nnewest = EdgeSampler(lambda hashes, weight: {keys})\n")
+    assert parse_sampling("own_sampler.newest(3)", 2).method == "own_sampler.newest"

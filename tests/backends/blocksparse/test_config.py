@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from backends.ablation import resolve
+from backends.ablation import AblationError, resolve
 from backends.blocksparse.config import BlocksparseConfig
 from harness.planning.cells import resolve_cell
 from harness.planning.compose import compose_one
@@ -31,6 +31,44 @@ def cell(scenario="train", **options):
 def test_models_of_more_ranks_than_the_gates_nodes_pass(options):
     config = cell(**options, link=[1.25e8, 5e-5])
     gate_of("train")(config, small_graph("multiclass", 4, weighted=False, nodes=150))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"exchange": "broadcast"}, "backend.exchange=broadcast is an option of ranks, and backend.ranks=1"),
+        ({"overlap": True}, "backend.overlap=True is an option of ranks"),
+        ({"bounds": "parts"}, "backend.bounds=parts is an option of ranks"),
+        ({"link": [1e9, 1e-3]}, "backend.link=.* is an option of ranks"),
+        ({"link": [1e9], "ranks": 2}, "backend.link=.* is not allowed: .bytes per second, seconds.*, or"),
+        ({"link": [1.0, 0.0], "ranks": 2}, "from 1000 on and from 0 to 10, or"),
+        ({"link": [1e9, 1e9], "ranks": 2}, "from 1000 on and from 0 to 10, or"),
+        ({"link": [float("nan"), 0.0], "ranks": 2}, "backend.link=.* is not allowed"),
+        ({"forms": "panels", "panels": "false"}, "backend.forms=panels is not allowed with backend.panels=false"),
+        ({"forms": "tiles", "tiles": "false"}, "backend.forms=tiles is not allowed with backend.tiles=false"),
+        ({"density_threshold": 0.1, "tiles": "false"}, "backend.density_threshold=0.1 is an option of tiles"),
+    ],
+)
+def test_options_that_nothing_reads_and_networks_that_cannot_be_are_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        BlocksparseConfig(**options)
+
+
+def test_an_ablation_that_switches_off_what_another_option_asks_for_is_refused():
+    with pytest.raises(AblationError, match=r"ablation sparse: backend.forms=tiles is not allowed"):
+        resolve(BlocksparseConfig(forms="tiles"), ["sparse"])
+
+
+@pytest.mark.parametrize(
+    ("options", "model", "device", "words"),
+    [
+        ({"forms": "tiles"}, "gat", "cpu", "set backend.forms=tried"),
+        ({"forms": "panels"}, "gcn", "cuda", "set backend.forms=tried, or device=cpu"),
+    ],
+)
+def test_forms_are_refused_where_no_product_has_them(options, model, device, words):
+    assert words in BlocksparseConfig(**options).unsupported("train", model, device, True)
+    assert BlocksparseConfig(**options).unsupported("train", "gcn", "cpu", True) is None
 
 
 @pytest.mark.parametrize("options", [{}, {"exchange": "broadcast"}, {"overlap": True}])

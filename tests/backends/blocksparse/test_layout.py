@@ -77,5 +77,7 @@ def test_replications_are_the_divisors_with_a_stage_for_each_column_of_however_m
 
 def test_more_blocks_than_rows_are_refused():
     RankLayout(4, 2).check_rows(2)
-    with pytest.raises(ValueError, match="make 4 row blocks, the graph has 3 nodes: give at most 3 ranks"):
+    with pytest.raises(ValueError, match=r"nodes: give at most 3 ranks, or replication=2$"):
         RankLayout(4).check_rows(3)
+    with pytest.raises(ValueError, match=r"make 5 row blocks, the graph has 4 nodes: give at most 4 ranks$"):
+        RankLayout(5).check_rows(4)  # no replication divides 5 ranks

@@ -50,6 +50,7 @@ def test_torchrun_trains_as_one_process_does(tmp_path: Path, exchange: str) -> N
     assert np.abs(np.array(result["losses"]) - one_process(folder)).max() <= 1e-10
     assert [len(rank["seconds"]) for rank in result["ranks"]] == [EPOCHS] * 2
     assert all(rank["traffic"]["rows"] > 0 for rank in result["ranks"])
+    assert result["threads"] == 1 and result["link"] == []
 
 
 def one_process(folder: Path) -> list[float]:
@@ -115,11 +116,23 @@ def test_what_the_harness_refuses_is_refused(
         worker_of(cell, tmp_path, 0, "cpu")
 
 
-def test_a_state_to_start_from_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("section", "options", "device", "words"),
+    [
+        ("scenario", {"state": "best.npz"}, "cpu", r"leave out scenario\.state=best\.npz"),
+        ("scenario", {"save_state": "best.npz"}, "cpu", r"leave out scenario\.save_state=best\.npz"),
+        ("backend", {"replay": [2]}, "cpu", r"leave out backend\.replay=\[2\]"),
+        ("backend", {"link": [1e9, 0.0]}, "cuda", r"leave out backend\.link="),
+    ],
+)
+def test_what_these_ranks_do_not_read_or_write_is_refused(
+    tmp_path: Path, section: str, options: dict[str, Any], device: str, words: str
+) -> None:
     cell = planned(tmp_path, awkward_graph(2), ModelConfig("gcn"))
-    cell["config"]["scenario"] = asdict(ScenarioConfig(state="best.npz"))
-    with pytest.raises(Unsupported, match=r"leave out scenario\.state=best\.npz"):
-        worker_of(cell, tmp_path, 0, "cpu")
+    cell["config"]["scenario"] = asdict(ScenarioConfig())
+    cell["config"][section] |= options
+    with pytest.raises(Unsupported, match=words):
+        worker_of(cell, tmp_path, 0, device)
 
 
 def test_a_cell_that_the_plan_refuses_keeps_no_other_from_training(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from backends.contract import Unsupported
 from backends.memory_errors import is_out_of_memory
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.model_names import MODELS, WEIGHTED
-from backends.parallel.ranks import RankFailed
+from backends.parallel.network import ClusterNetwork
+from backends.parallel.ranks import RankFailed, shared_pool
 from backends.registry import runtime
 from datasets.order import apply_order, undo
 from tests.contract.test_parity import PlainClock
@@ -254,12 +255,21 @@ def test_messages_are_held_back_for_a_slow_link():
     # forward and backward of two layers, and the sum of gradients, whose ring has two messages
     assert traffic["seconds"] >= 0.002 * (2 + 1 + 2) + (traffic["rows"] + traffic["ring"]) / 1e6
     assert "0.008 Gbit/s" in facts["ranks"]["network"]
-    with pytest.raises(ValueError, match="bytes per second, seconds"):
-        BlocksparseConfig(link=[1e9])
-    with pytest.raises(ValueError, match="is not allowed"):
-        BlocksparseConfig(link=[0.0, 1.0])
-    with pytest.raises(ValueError, match="give more ranks"):
-        BlocksparseConfig(link=[1e9, 1e-3])
+
+
+@pytest.mark.parametrize("method", ["fetched", "added"])
+def test_an_assumed_network_carries_nothing_before_the_last_rank_sends(method):
+    delay, latency = 0.2, 0.15
+    ranks = shared_pool(2).build(
+        "tests.backends.blocksparse.rank_objects:LateRank",
+        [(rank, ClusterNetwork(1e9, latency), delay) for rank in range(2)],
+    )
+    begun = time.perf_counter()
+    answers = ranks.each(method, [(), ()])
+    ranks.close()
+    # the second rank's rows leave after its delay: the first one, which sends at once, waits as long
+    assert all(there - begun >= delay + latency for _, there in answers)
+    assert [rows for rows, _ in answers] == ([[1.0] * 6, [0.0] * 6] if method == "fetched" else [[1.0] * 6] * 2)
 
 
 @pytest.mark.parametrize(("ranks", "replication"), [(2, 1), (4, 1), (4, 2)])

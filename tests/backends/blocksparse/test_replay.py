@@ -69,17 +69,35 @@ def test_bytes_are_those_of_real_ranks_and_messages_take_what_the_network_would(
         assert (exposed <= part.messages * (1 + 1e-9)).all() and (part.compute > 0).all()
         assert overlap or exposed == pytest.approx(part.messages)
         assert part.compute.shape == part.exposed.shape == results[0].compute.shape
+        assert (part.leaves <= part.compute).all() and (part.leaves == part.compute).all() != overlap
 
 
-def test_a_modelled_epoch_waits_in_each_stretch_for_the_rank_that_is_slowest_there():
-    first = RankEpochs(np.array([[5.0, 1.0], [2.0, 2.0], [9.0, 9.0]]), np.array([[1.0, 0.0]] * 3), 1.0, 0, 0)
-    second = RankEpochs(np.array([[1.0, 4.0], [3.0, 2.0], [8.0, 8.0]]), np.array([[3.0, 0.0]] * 3), 3.0, 0, 0)
-    # stretches of 6 and 4, 6 and 2, 11 and 9: of 10, 8 and 20 seconds 10 is the median
-    epoch = ModelledEpoch.of([first, second], together=True)
-    assert epoch == ModelledEpoch(compute=9.0, exposed=1.0) and epoch.seconds == 10.0
-    # one after the other: medians of 6 and 2 in the first rank, of 6 and 4 in the second
-    assert ModelledEpoch.of([first, second], together=False).seconds == 10.0
-    calm = RankEpochs(np.array([[1.0, 1.0], [1.0, 9.0], [9.0, 1.0]]), np.zeros((3, 2)), 0.0, 0, 0)
+def epochs_of(compute, network, leaves=None, transport=0.0):
+    """A rank's epochs, whose messages leave when computation ends unless ``leaves`` says otherwise."""
+    compute, network = np.array(compute), np.array(network)
+    leaves = compute if leaves is None else np.array(leaves)
+    return RankEpochs(leaves, compute, network, np.full_like(compute, transport), float(network.sum()), 0, 0)
+
+
+def test_a_message_arrives_its_seconds_after_the_last_rank_sent():
+    slow, far = epochs_of([[10.0, 1.0]], [[1.0, 0.0]]), epochs_of([[1.0, 2.0]], [[8.0, 0.0]])
+    # what the far rank waits for leaves after 10 seconds and takes 8
+    assert ModelledEpoch.of([slow, far], together=True) == ModelledEpoch(compute=12.0, exposed=8.0)
+    # with overlap it leaves after 2 and arrives when the slow rank's own columns are done
+    slow, far = epochs_of([[10.0]], [[1.0]], [[2.0]]), epochs_of([[1.0]], [[8.0]], [[0.5]])
+    assert ModelledEpoch.of([slow, far], together=True) == ModelledEpoch(compute=10.0, exposed=0.0)
+    # cores that carry a message compute nothing meanwhile
+    slow = epochs_of([[10.0]], [[1.0]], [[2.0]], transport=0.5)
+    assert ModelledEpoch.of([slow, far], together=True) == ModelledEpoch(compute=10.0, exposed=0.5)
+
+
+def test_a_modelled_epoch_is_the_median_one_of_ranks_timed_together_and_of_medians_otherwise():
+    first = epochs_of([[5.0, 1.0], [2.0, 2.0], [9.0, 9.0]], [[1.0, 0.0]] * 3)
+    second = epochs_of([[1.0, 4.0], [3.0, 2.0], [8.0, 8.0]], [[3.0, 0.0]] * 3)
+    # stretches of 5 + 3 and 4, 3 + 3 and 2, 9 + 3 and 9 seconds
+    assert ModelledEpoch.of([first, second], together=True) == ModelledEpoch(compute=9.0, exposed=3.0)
+    assert ModelledEpoch.of([first, second], together=False) == ModelledEpoch(compute=9.0, exposed=3.0)
+    calm = epochs_of([[1.0, 1.0], [1.0, 9.0], [9.0, 1.0]], np.zeros((3, 2)))
     assert ModelledEpoch.of([calm] * 64, together=False).seconds == 2.0
     assert ModelledEpoch.of([calm] * 64, together=True).seconds == 10.0
 

@@ -13,7 +13,7 @@ LARGE = mapped.SMALLEST // 8
 
 
 def round_trip(value):
-    file, places = mapped.dump(value)
+    file, (places,) = mapped.dump([value])
     with file:
         return mapped.load(os.dup(file.fileno()), places)
 
@@ -34,6 +34,18 @@ def test_mapped_files_are_mapped_again_and_shared_objects_stay_shared(tmp_path):
     np.testing.assert_array_equal(first[1], array)
 
 
+def test_each_value_has_a_pickle_of_its_own_and_large_arrays_are_written_once():
+    shared, small = np.arange(4 * LARGE), [np.full(100, rank) for rank in range(3)]
+    file, places = mapped.dump([(shared, own) for own in small])
+    with file:
+        assert len({place for _, *large in places for place in large}) == 1
+        for own, (pickled, *large) in zip(small, places, strict=True):
+            assert pickled[1] < 2 * own.nbytes
+            received = mapped.load(os.dup(file.fileno()), [pickled, *large])
+            np.testing.assert_array_equal(received[0], shared)
+            np.testing.assert_array_equal(received[1], own)
+
+
 def test_a_graph_comes_back_with_its_cached_transpose():
     graph = awkward_graph(4)
     transpose = graph.csr.transpose[0]
@@ -48,6 +60,6 @@ def test_a_file_that_cannot_grow_is_an_error_that_names_the_folder_and_the_bytes
     resource.setrlimit(resource.RLIMIT_FSIZE, (mapped.SMALLEST, before[1]))
     try:
         with pytest.raises(OSError, match=r"[0-9,]{7,} bytes do not fit in /.*: set TMPDIR to a folder with more room"):
-            mapped.dump(np.zeros(4 * LARGE))
+            mapped.dump([np.zeros(4 * LARGE)])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

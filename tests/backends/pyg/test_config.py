@@ -92,5 +92,5 @@ def test_neighbour_loader_makes_the_batches_where_it_can(install_sampler, sample
     assert config.batches_by == origin and config.missing(full_batch=False) is None
     assert ("train" in config.draws) == (origin == "khop")
     assert PygConfig(trim=trim, loader="khop").batches_by == "khop"
-    reason = PygConfig(trim=trim, workers=2).unsupported("train", "gcn", "cpu", False)
+    reason = PygConfig(trim=trim, workers=2).unsupported_here("train", False)
     assert (reason is None) == (origin == "neighbor_loader")

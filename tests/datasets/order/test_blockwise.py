@@ -90,6 +90,20 @@ def test_equal_rows_are_floors_and_equal_edges_follow_a_hub() -> None:
         np.r_[np.zeros(90), np.arange(10)].astype(int), np.r_[np.zeros(90), np.arange(10)].astype(int), (10, 10)
     )
     assert edge_bounds(hub, 2).tolist() == [0, 1, 10]
+    assert edge_bounds(hub, 4).tolist() == [0, 1, 4, 7, 10]  # those after the hub share what is left
+    assert edge_bounds(csr_from_edges(np.zeros(0, int), np.zeros(0, int), (10, 10)), 4).tolist() == [0, 3, 5, 8, 10]
+
+
+@given(st.integers(1, 2000), st.integers(2, 12), st.integers(0, 2000), st.integers(0, 10_000))
+def test_blocks_beside_a_hub_share_what_it_leaves(others: int, blocks: int, place: int, edges: int) -> None:
+    in_degrees = np.ones(others + 1, dtype=np.int64)
+    in_degrees[place % (others + 1)] += edges
+    indptr = np.concatenate(([0], np.cumsum(in_degrees)))
+    csr = Csr(indptr, np.zeros(indptr[-1], dtype=np.int64), (others + 1, others + 1))
+    blocks = min(blocks, others + 1)
+    bounds, most = edge_bounds(csr, blocks), 1.5 * others / (blocks - 1) + 3  # half a share beside the hub's block
+    assert np.diff(bounds).max() <= most
+    assert np.diff(indptr[bounds]).max() <= edges + most
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,18 @@ MISTAKES: list[tuple[Columns, Columns, dict[str, Any], str]] = [
     (NODES | {"label": [0, 1 << 20, 2]}, EDGES, {}, r"nodes\..*: row 2, column 'label': a class is .* 0 to 1048575"),
     (NODES, EDGES | {"type": [0, 1, -1, 2]}, {}, r"edges\..*: row 3, column 'type': a type is a whole number from 0"),
     (NODES | {"type": [0, 1.5, 2]}, EDGES, {}, r"nodes\..*: row 2, column 'type': a type is a whole number from 0"),
+    (
+        NODES | {"type": ["user", "item", "user"]},
+        EDGES,
+        {},
+        r"nodes\..*: column 'type' holds string: .* --node-type \(dataset\.options\.node_type\) names another .* none",
+    ),
+    (
+        NODES,
+        EDGES | {"type": ["likes", "buys", "likes", "likes"]},
+        {},
+        r"edges\..*: column 'type' holds string: .* --edge-type \(dataset\.options\.edge_type\) names another .* none",
+    ),
     (NODES, EDGES, {"edge_features": ["f"]}, r"edges\..*: there is no column 'f', only source, target"),
     (NODES, EDGES | {"f": [0, None, 1, 1]}, {"edge_features": ["f"]}, r"edges\..*: row 2, column 'f': a number is NaN"),
     (NODES | {"id": [0.5, 1.5, 2.5]}, EDGES, {}, r"nodes\..*: column 'id' holds double: ids are integers or strings"),
@@ -149,13 +161,10 @@ def test_mistakes_are_named(
         load(tmp_path, nodes, edges, ending, **options)
 
 
-@pytest.mark.parametrize("role", ["nodes", "edges"])
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
-def test_empty_tables_are_named(tmp_path: Path, role: str, ending: str) -> None:
-    columns = {"nodes": NODES, "edges": EDGES}
-    columns[role] = {column: [] for column in columns[role]}
-    with pytest.raises(TableError, match=rf"{role}\.{ending}: the {role} table has no rows"):
-        load(tmp_path, columns["nodes"], columns["edges"], ending)
+def test_a_node_table_without_rows_is_named(tmp_path: Path, ending: str) -> None:
+    with pytest.raises(TableError, match=rf"nodes\.{ending}: the nodes table has no rows: it needs at least one"):
+        load(tmp_path, {column: [] for column in NODES}, EDGES, ending)
 
 
 def test_files_that_are_not_tables_are_named(tmp_path: Path) -> None:

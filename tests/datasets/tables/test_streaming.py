@@ -76,12 +76,26 @@ def test_mistakes_are_named_as_the_loader_names_them(
         streamed(tmp_path, nodes, edges, ending, **options)
 
 
-@pytest.mark.parametrize("role", ["nodes", "edges"])
-def test_empty_tables_are_named(tmp_path: Path, role: str) -> None:
-    columns = {"nodes": NODES, "edges": EDGES}
-    columns[role] = {column: [] for column in columns[role]}
-    with pytest.raises(TableError, match=rf"{role}\.csv: the {role[:-1]} table has no rows"):
-        streamed(tmp_path, columns["nodes"], columns["edges"], "csv")
+def test_a_node_table_without_rows_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match=r"nodes\.csv: the node table has no rows: it needs at least one"):
+        streamed(tmp_path, {column: [] for column in NODES}, EDGES, "csv")
+
+
+@pytest.mark.parametrize("ids", [[10, 20, 30], ["a", "b", "c"]], ids=["integers", "strings"])
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+@pytest.mark.parametrize("read", [load, streamed], ids=["in memory", "streamed"])
+def test_an_edge_table_of_a_header_alone_is_a_graph_without_edges(tmp_path: Path, read, ending: str, ids) -> None:
+    edges: Columns = {"source": [], "target": [], "weight": [], "type": [], "f": []}
+    graph = read(tmp_path, NODES | {"id": ids}, edges, ending, edge_features=["f"], undirected=True)
+    assert (graph.nodes, graph.csr.nnz, graph.csr.indptr.tolist()) == (3, 0, [0, 0, 0, 0])
+    assert graph.edge_weights.shape == graph.edge_types.shape == (0,) and graph.edge_features.shape == (0, 1)
+    with pytest.raises(TableError, match=rf"edges\.{ending}: there is no column 'src', only source, target"):
+        read(tmp_path, NODES | {"id": ids}, edges, ending, source="src")
+
+
+def test_edges_without_rows_may_have_lists(tmp_path: Path) -> None:
+    edges: Columns = {"source": [], "target": [], "f": pa.array([], pa.list_(pa.float32()))}
+    assert streamed(tmp_path, NODES, edges, edge_features="f").csr.nnz == 0
 
 
 def test_a_csv_column_has_one_type_from_its_first_row_to_its_last(tmp_path: Path) -> None:
@@ -172,6 +186,20 @@ def test_lists_of_labels_may_be_empty_in_whole_batches(tmp_path: Path, monkeypat
     of_nodes, own = (nodes | table, None) if place == "nodes" else (nodes, table)
     graph = streamed(tmp_path, of_nodes, EDGES, labels=own, split="0.8,0.1,0.1")
     assert graph.labels.tolist() == expected and (graph.task, graph.classes) == ("multilabel", 2)
+
+
+@pytest.mark.parametrize("lists", [[[0, 1, 0], [1]], [[1], [0, 1, 0]]], ids=str)
+def test_lists_of_labels_that_grow_wider_or_narrower_are_named(tmp_path: Path, monkeypatch, lists) -> None:
+    monkeypatch.setattr(reading, "ROWS_AT_ONCE", 1)
+    with pytest.raises(TableError, match=r"labels\.parquet: row 2: \(\d,\) values for labels, but \(\d,\) in the rows"):
+        streamed(tmp_path, NODES, EDGES, labels={"id": [10, 20], "label": lists})
+
+
+def test_labels_in_csv_whose_ids_look_like_numbers_meet_ids_that_are_text(tmp_path: Path) -> None:
+    nodes: Columns = {"id": ["1", "2", "x9"], "a": [1.0, 2.0, 3.0]}
+    labels: Columns = {"id": [2, 1], "label": [1, 0]}
+    graph = streamed(tmp_path, nodes, {"source": [1], "target": [2]}, "csv", labels=labels)
+    assert graph.labels is not None and graph.labels.tolist() == [0, 1, -1]
 
 
 def test_a_label_that_comes_twice_is_named_across_pieces(tmp_path: Path, monkeypatch) -> None:

@@ -38,6 +38,11 @@ def test_types_are_contiguous_and_relations_are_numbered(tmp_path):
     np.testing.assert_array_equal(graph.features[:, 0], [30, 40, 50, 1999, 2001])
 
 
+def test_a_relation_may_have_no_edges(tmp_path):
+    graph = load_dataset("tables", options_of(tmp_path, **{"writes.csv": "source,target\n"}), tmp_path)
+    assert graph.schema is not None and graph.edge_types.tolist() == [1] and graph.csr.indices.tolist() == [3]
+
+
 def test_another_file_is_another_data_set(tmp_path):
     options = options_of(tmp_path)
     first = identified(options)

@@ -176,17 +176,19 @@ def test_a_cell_measured_alone_was_measured_beside_nothing(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("version", "verdict", "reason"),
+    ("status", "version", "verdict", "reason"),
     [
-        ("1.1.3", "fails now", "ok, then not_installed"),
-        (None, "not comparable", "packages.dgl 1.1.3 against None"),
+        ("error", "1.1.3", "fails now", "ok, then error"),
+        ("error", None, "not comparable", "packages.dgl 1.1.3 against None"),
+        ("interrupted", "1.1.3", "not comparable", "ok, then interrupted"),
+        ("not_installed", "1.1.3", "not comparable", "ok, then not_installed"),
     ],
-    ids=["same packages", "other packages"],
+    ids=["same packages", "other packages", "interrupted", "not installed"],
 )
-def test_a_cell_fails_now_only_where_the_environments_are_equal(
-    version: str | None, verdict: str, reason: str, tmp_path: Path
+def test_a_cell_fails_now_only_where_the_environments_are_equal_and_the_code_failed(
+    status: str, version: str | None, verdict: str, reason: str, tmp_path: Path
 ) -> None:
-    good, failed = factory.record("dgl"), factory.record("dgl", status="not_installed")
+    good, failed = factory.record("dgl"), factory.record("dgl", status=status)
     del failed["dataset"]  # nothing was read
     for name, record, package in (("a", good, "1.1.3"), ("b", failed, version)):
         checked = factory.ENVIRONMENT["checked"] | {"packages": {"dgl": package}, "sources": name}

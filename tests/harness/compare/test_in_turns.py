@@ -51,6 +51,8 @@ def test_a_verdict_that_stands_is_not_judged_again() -> None:
         (outcome(1.0), outcome(None, "oom"), "fails now"),
         (outcome(None, "oom"), outcome(1.0), "works now"),
         (outcome(None, "unsupported"), outcome(None, "unsupported"), "not comparable"),
+        (outcome(1.0), outcome(None, "interrupted (ended by Ctrl-C or SIGTERM)"), "not comparable"),
+        (outcome(None, "not_installed (no ray)"), outcome(1.0), "not comparable"),
     ],
 )
 def test_a_run_that_fails_is_the_verdict(a: CellOutcome, b: CellOutcome, word: str) -> None:

@@ -187,7 +187,7 @@ def test_a_cell_that_cannot_tell_its_facts_keeps_its_samples(tmp_path, graph, mo
 
     monkeypatch.setattr(RemoteCell, "facts", refuse)
     crowded = cell(graph, "b")
-    crowded["config"]["threads"] = usable_cores() + 1
+    crowded["config"]["threads"] = int(usable_cores()) + 1
     written, _ = run(tmp_path, cell(graph, "a"), crowded)
     assert all(record["status"] == "ok" and len(record["epochs"]["seconds"]) == 3 for record in written)
     assert not any("alone" in record for record in written)
@@ -366,3 +366,20 @@ def test_a_repetition_leaves_the_good_records_of_earlier_runs_under_their_own_na
         assert path.name == f"seed=0.{record['environment']}{name}" and files.side_path(path).exists()
         assert {**same, "digest": ""} == {**record, "digest": ""}
     assert len(stored) == 3 and not list(problems_in(tmp_path / "results"))
+
+
+@pytest.mark.parametrize(
+    ("threads", "ranks", "cores", "told"),
+    [(2, 8, 64, {"oversubscribed": 2}), (8, 8, 64, {}), (2, 1, 1.5, {"oversubscribed": 1.5}), (1, 1, 1.5, {})],
+    ids=["ranks-beyond-threads", "a-thread-a-rank", "quota", "within-the-quota"],
+)
+def test_what_ranks_share_is_told_where_memory_ended_their_facts(monkeypatch, threads, ranks, cores, told):
+    monkeypatch.setattr(cell_run, "usable_cores", lambda: cores)
+    config = cell(None)["config"] | {"threads": threads, "backend": {"name": "blocksparse", "ranks": ranks}}
+    assert cell_run._crowded(config) == told
+
+
+def test_a_kernel_that_tells_no_memory_leaves_it_out_of_the_record(tmp_path, graph, monkeypatch):
+    monkeypatch.setattr("harness.measure.memory.PROC", tmp_path)
+    (record,), _ = run(tmp_path, cell(graph, measure={"memory": True}))
+    assert record["status"] == "ok" and "memory" not in record

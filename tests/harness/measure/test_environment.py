@@ -1,10 +1,15 @@
 """The description of a machine: the same from every process, different with threads and packages."""
 
 import json
+import os
 import subprocess
 import sys
 
+import pytest
+
+from backends.registry import config_class
 from harness.measure import environment
+from harness.measure.shell import PREFIXES, THREAD_VARIABLES
 from harness.measure.sources import ROOT
 from harness.store.processor import Processor
 
@@ -19,6 +24,54 @@ def test_threads_and_packages_are_checked():
     assert environment.checked("dummy", 1) != environment.checked("dummy", 2)
     assert environment.checked("dummy", 1)["packages"]["torch"]
     assert environment.installed("no-such-package-at-all") is None
+
+
+def test_variables_of_the_shell_that_change_speed_are_checked_and_numbers_of_threads_are_not(monkeypatch):
+    for name in [name for name in os.environ if name.startswith(PREFIXES)]:
+        monkeypatch.delenv(name)
+    plain = environment.checked("dummy", 1)
+    for name in THREAD_VARIABLES:
+        monkeypatch.setenv(name, "7")
+    assert environment.checked("dummy", 1) == plain and "variables" not in plain
+    shell = {"ATEN_CPU_CAPABILITY": "avx2", "OMP_THREAD_LIMIT": "1", "ONEDNN_MAX_CPU_ISA": "SSE41"}
+    for name, value in shell.items():
+        monkeypatch.setenv(name, value)
+    assert environment.checked("dummy", 1) == plain | {"variables": shell}
+
+
+def test_packages_of_the_options_are_checked_where_they_are_installed():
+    plain = environment.checked("dummy", 1)
+    assert environment.checked("dummy", 1, packages=["no-such-package-at-all"]) == plain
+    packages = plain["packages"] | {"scipy": environment.installed("scipy")}
+    assert environment.checked("dummy", 1, packages=["scipy", "torch"]) == plain | {"packages": packages}
+
+
+@pytest.mark.parametrize(
+    ("backend", "options", "scenario", "full_batch", "used"),
+    [
+        ("reference", {}, "train", True, set()),
+        ("reference", {"variant": "scipy"}, "spmm", True, {"scipy"}),
+        ("agl", {}, "train", False, set()),
+        ("agl", {"run_on": "ray"}, "flatten", True, {"ray", "pyarrow"}),
+        ("agl", {"strategy": "sync", "workers": 2}, "train", False, {"ray"}),
+        ("agl", {"strategy": "allreduce", "workers": 2}, "train", False, set()),
+        ("agl", {"source": "graphfeature"}, "train", False, {"pyarrow"}),
+        ("pyg", {}, "train", True, {"torch_geometric"}),
+        ("pyg", {}, "train", False, {"torch_geometric", "pyg_lib", "torch_sparse"}),
+        ("pyg", {"loader": "khop"}, "train", False, {"torch_geometric"}),
+        ("pyg", {}, "sample", True, {"torch_geometric", "pyg_lib", "torch_sparse"}),
+        ("pyg", {"variant": "torch_sparse"}, "infer", True, {"torch_geometric", "torch_sparse"}),
+        ("dgl", {}, "partition", True, {"dgl"}),
+        ("blocksparse", {}, "train", True, set()),
+        ("distpart", {}, "partition", True, {"pymetis"}),
+        ("distpart", {"method": "random"}, "partition", True, set()),
+        ("partitioners", {"tool": "kaminpar"}, "partition", True, {"kaminpar"}),
+        ("partitioners", {"tool": "ptscotch"}, "partition", True, set()),
+    ],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else None,
+)
+def test_an_engine_names_the_packages_that_its_options_use(backend, options, scenario, full_batch, used):
+    assert set(config_class(backend)(**options).packages_used(scenario, full_batch)) == used
 
 
 def test_only_own_engines_name_their_kernels():

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from datasets import high_water
 from datasets.high_water import HighWater
 from harness.launcher import allocators
 from harness.measure import memory
@@ -164,3 +165,42 @@ def test_growth_of_a_call_does_not_depend_on_the_holes_of_the_heap(allocator):
         # The thresholds of the environment hold again: the tuned ones keep a freed block.
         assert allocator == "stock" or after > 1.5, after
     assert all(1.9 <= growth < 2.2 for growth in growths), growths  # two arrays live at once
+
+
+SMAPS = "5600-7ff0 ---p 00000000 00:00 0    [rollup]\nRss: 90 kB\nPss: 70 kB\nPss_Anon: 50 kB\nAnonHugePages: 20 kB\n"
+OLD_SMAPS = "Rss: 90 kB\nPss: 70 kB\nAnonHugePages: 20 kB\n"
+STATUS = "Name:\tpython\nGroups:\t\nVmHWM:\t 99 kB\nVmRSS:\t 90 kB\nRssAnon:\t 60 kB\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "sizes", "told"),
+    [
+        ({"smaps_rollup": SMAPS, "status": STATUS}, {"resident": 70, "anonymous": 50, "huge_pages": 20}, True),
+        ({"smaps_rollup": OLD_SMAPS, "status": STATUS}, {"resident": 70, "anonymous": 60, "huge_pages": 20}, True),
+        ({"status": STATUS}, {"resident": 90, "anonymous": 60}, True),
+        ({"status": "Name:\tpython\nVmRSS:\t 90 kB\n"}, {"resident": 90}, False),
+        ({"status": "Name:\tpython\n"}, {}, False),
+        ({}, {}, False),
+    ],
+    ids=["rollup", "rollup-without-anonymous", "status", "resident-alone", "neither", "no-files"],
+)
+def test_sizes_are_those_that_the_kernel_tells(files, sizes, told, tmp_path, monkeypatch):
+    process = tmp_path / str(os.getpid())
+    process.mkdir()
+    for name, text in files.items():
+        (process / name).write_text(text)
+    monkeypatch.setattr(memory, "PROC", tmp_path)
+    assert memory._sizes([os.getpid()]) == {name: 1024 * size for name, size in sizes.items()}
+    assert memory.is_told() is told
+    peak = memory.Peak()
+    peak.read([os.getpid()])
+    assert peak.bytes == 1024 * sizes.get("resident", 0)
+    assert peak.on_huge_pages() == ({"huge_pages": 20 * 1024} if "huge_pages" in sizes else {})
+
+
+def test_a_peak_that_the_kernel_does_not_count_is_unknown(tmp_path, monkeypatch):
+    (tmp_path / "status").write_text("Name:\tpython\nVmRSS:\t 90 kB\n")
+    monkeypatch.setattr(high_water, "STATUS", tmp_path / "status")
+    assert HighWater().growth() is None
+    memory.mark()
+    assert memory.growth() == 0

@@ -104,6 +104,22 @@ def test_a_wrong_value_is_refused_with_the_allowed_values(key: str, value: Any, 
         assert word in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"scenario__name": "infer", "scenario__target": 0.5}, "scenario.target=0.5 is of scenario train, infer"),
+        ({"scenario__name": "infer", "scenario__save_state": "best.npz"}, "scenario.save_state=best.npz is of"),
+        ({"scenario__name": "spmm", "scenario__state": "best.npz"}, "is of scenario train and infer, spmm ignores it"),
+        ({"scenario__save_state": "best.npz", "scenario__train_to_end": False}, "train_to_end=false leaves out"),
+    ],
+    ids=["target", "save_state", "state", "no-pass-for-accuracy"],
+)
+def test_what_a_scenario_would_ignore_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError) as error:
+        load(values(**changes))
+    assert words in str(error.value) and "leave" in str(error.value)
+
+
 LEAST = {key: known.least for key, known, _ in settings_in(RunConfig()) if known.least is not None}
 
 

@@ -148,3 +148,15 @@ def test_an_option_that_came_later_keeps_the_hash_where_nothing_changed() -> Non
     assert "resample" not in agl["backend"]
     anew = execution_config(load(compose_one(["backend=agl", "backend.resample=true"])))
     assert digest(anew) != digest(agl) and anew["backend"]["resample"] is True
+
+
+def test_what_the_packages_of_this_interpreter_refuse_another_one_may_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backends.pyg.config.find_spec", lambda name: None)  # neither of PyG's samplers is here
+    monkeypatch.setattr("harness.planning.cells.missing_package", lambda config: None)
+    loaders = ["dataset=uug", "model=sage", "backend=pyg", "backend.workers=1"]
+    here = resolve_cell(load(compose_one(loaders)))
+    assert here.status == "unsupported" and "where khop makes the batches" in here.message and here.may_run_elsewhere
+    there = resolve_cell(load(compose_one([*loaders, "launcher.python=/other/python"])))
+    assert there.status is None and not there.may_run_elsewhere
+    never = resolve_cell(load(compose_one(["dataset=uug", "model=gcn", "backend=reference"])))
+    assert never.status == "unsupported" and not never.may_run_elsewhere

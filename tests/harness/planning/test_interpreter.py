@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -12,13 +12,15 @@ from harness.planning.config import load
 from harness.planning.interpreter import checked_environment
 from harness.usage import UsageError
 
+ORDERS = ("none", "rcm")
+
 
 def environment_by(folder: Path, script: str) -> dict[str, object]:
     """The environment as a shell script in the place of an interpreter describes it."""
     program = folder / "python"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    return checked_environment(asdict(load(compose_one(["backend=dummy", f"launcher.python={program}"]))))
+    return checked_environment(load(compose_one(["backend=dummy", f"launcher.python={program}"])))
 
 
 @pytest.mark.parametrize(
@@ -34,3 +36,8 @@ def test_what_is_no_python_is_a_usage_error(script: str, tmp_path: Path) -> None
 def test_a_wrapper_may_print_before_its_python_does(tmp_path: Path) -> None:
     described = environment_by(tmp_path, f'echo welcome\nexec {shlex.quote(sys.executable)} "$@"')
     assert described["packages"] and described["threads"]
+
+
+def test_packages_that_compute_an_order_are_checked_and_no_others() -> None:
+    plain, ordered = (checked_environment(load(compose_one(["backend=dummy", f"order={name}"]))) for name in ORDERS)
+    assert ordered == plain | {"order_packages": {"scipy": version("scipy")}}

@@ -39,9 +39,9 @@ ROOT = Path(__file__).resolve().parents[3]
 DUMMY = ["backend=dummy", "dataset.options.nodes=500"]
 
 
-def same_environment(config: dict[str, Any]) -> dict[str, Any]:
+def same_environment(config: RunConfig) -> dict[str, Any]:
     """An environment that never changes."""
-    return {"threads": config["threads"]}
+    return {"threads": config.threads}
 
 
 def config(*overrides: str) -> RunConfig:
@@ -68,7 +68,7 @@ def write(
     for cell, status in zip(group.cells, statuses, strict=True):
         if status is None:
             continue
-        name = write_environment(results, with_sources({"checked": same_environment(asdict(cell.config))}, modules))
+        name = write_environment(results, with_sources({"checked": same_environment(cell.config)}, modules))
         path = record_path(cell.config, cell.hash, MACHINE, group.id).replace("{environment}", name)
         values = record_of(cell, status, name, group.id) | {"run": run} | keys
         write_record(results, path, {key: value for key, value in values.items() if value is not None})
@@ -319,6 +319,34 @@ def test_the_superseded_records_of_a_whole_run_finish_a_group_until_a_later_run_
                 set_aside(path, second)
         write(group, tmp_path, statuses, run=second)
         assert {record["run"] for _, record in find_group_records_of(group, tmp_path)} == {whole}
+
+
+@pytest.mark.parametrize(
+    ("written", "exists", "run"),
+    [("best.npz", True, False), ("best.npz", False, True), ("other.npz", True, True), (None, True, True)],
+    ids=["its-own", "gone", "of-another-path", "of-another-run"],
+)
+def test_a_file_of_parameters_counts_where_the_cell_wrote_it(
+    written: str | None, exists: bool, run: bool, tmp_path: Path
+) -> None:
+    saved = [] if written is None else [f"scenario.save_state={tmp_path / written}"]
+    (earlier,) = groups(config("measure.processes=1", *saved))
+    write(earlier, tmp_path, ["ok"])
+    if exists:
+        (tmp_path / "best.npz").touch()
+    (group,) = groups(config("measure.processes=1", f"scenario.save_state={tmp_path / 'best.npz'}"))
+    group.records = find_group_records(group, tmp_path, MACHINE)
+    assert [group.state(retry)[0] for retry in ("failed", "none")] == [run, False]
+
+
+def test_after_the_clock_went_back_the_newer_run_counts(tmp_path: Path) -> None:
+    (group,) = groups(config(), config("backend.seconds=0.02"))
+    first, second = "1" * 12, "2" * 12
+    write(group, tmp_path, ["ok", "ok"], run=first, written="2026-03-01T12:00:00Z")
+    for path, _ in find_group_records_of(group, tmp_path):
+        set_aside(path, second)
+    write(group, tmp_path, ["ok", "ok"], run=second, written="2026-02-01T12:00:00Z")
+    assert {record["run"] for _, record in find_group_records_of(group, tmp_path)} == {second}
 
 
 def find_group_records_of(group: Group, results: Path) -> list[StoredRecord]:

@@ -33,11 +33,12 @@ MARKUP = ("**", "](", "`", "| ", " |", "</")
 
 @pytest.fixture(scope="module")
 def committed_pages() -> list[Page]:
-    """All pages of two machines' committed records; commands are left out, because composing them takes minutes."""
+    """All pages of half of two machines' groups; commands are left out, because composing them takes minutes."""
     machines = [ROOT / "results" / machine for machine in MACHINES]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(provenance, "overrides", lambda record: ["backend=any"])
-        return list(pages(ROOT / "results", [record for machine in machines for record in find_records(machine)]))
+        records = [(path, record) for machine in machines for path, record in find_records(machine)]
+        return list(pages(ROOT / "results", [stored for stored in records if stored[1]["group"][0] < "8"]))
 
 
 def plain(cell: Cell) -> str:

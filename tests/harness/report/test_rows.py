@@ -168,12 +168,18 @@ def test_a_row_with_fewer_processes_than_asked_says_so(tmp_path: Path) -> None:
     ("facts", "words"),
     [
         ({"oversubscribed": 1}, "2 threads shared 1 core: no speed; try threads=1 at most"),
+        ({"oversubscribed": 1.5}, "2 threads shared 1.5 cores: no speed; try threads=1 at most"),
+        ({"oversubscribed": 0.5}, "2 threads shared 0.5 cores: no speed; try a quota of at least one core"),
+        (
+            {"oversubscribed": 1, "workers": [{}] * 3},
+            "3 workers shared 1 core: no speed; try backend.workers=1 at most",
+        ),
         (
             {"oversubscribed": 2, "workers": [{}] * 3},
-            "3 workers shared 2 cores: no speed; try backend.workers=2 at most",
+            "3 workers with threads=2: no speed; try backend.workers=2 at most",
         ),
     ],
-    ids=["threads", "workers"],
+    ids=["threads", "quota", "small-quota", "workers", "threads-of-workers"],
 )
 def test_what_crowds_the_cores_is_a_doubt(tmp_path: Path, facts: dict[str, Any], words: str) -> None:
     factory.write(tmp_path / "results", in_processes("agl", [0.1] * 5) | {"facts": facts})
@@ -187,7 +193,7 @@ def test_more_ranks_than_cores_are_a_doubt_where_the_facts_do_not_tell_the_ranks
     record["config"]["backend"]["ranks"] = 4
     factory.write(tmp_path / "results", record)
     (doubt,) = rows_by_label(tmp_path / "results").popitem()[1].doubts
-    assert str(doubt) == "oversubscribed: 4 ranks shared 2 cores: no speed; try backend.ranks=2 at most"
+    assert str(doubt) == "oversubscribed: 4 ranks with threads=2: no speed; try backend.ranks=2 at most"
 
 
 def test_seconds_of_more_ranks_than_cores_take_part_in_no_ratio(tmp_path: Path) -> None:
@@ -300,3 +306,12 @@ def test_memory_of_an_old_record_is_compared_by_what_both_have(tmp_path: Path) -
     assert (rows["agl"].working_set(), rows["dgl"].working_set()) == (120e6, 55e6)
     assert rows["agl"].memory_beside(rows["dgl"]) == 2.0
     assert rows["agl"].memory_beside(rows["agl"]) == 1.0
+
+
+def test_a_superseded_record_is_the_older_one_whatever_the_clock_said(tmp_path: Path) -> None:
+    first, second = "1" * 12, "2" * 12
+    path = factory.write(tmp_path, factory.record("agl") | {"run": first, "written": "2026-03-01T12:00:00Z"})
+    set_aside(path, second)
+    factory.write(tmp_path, factory.record("agl") | {"run": second, "written": "2026-02-01T12:00:00Z"})
+    row = rows_by_label(tmp_path)["agl"]
+    assert (row.record["run"], row.older) == (second, 1)

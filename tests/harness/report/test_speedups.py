@@ -126,3 +126,11 @@ def test_a_peer_that_was_faster_in_one_process_makes_the_factor_no_headline(
     (one,) = speedups.speedups(_compared(tmp_path))
     assert one.peer.label == "dgl" and (one.doubts == "pyg may be faster") is named
     assert one.doubts == "" or named
+
+
+def test_whole_epochs_beside_extrapolated_ones_make_no_headline(tmp_path: Path) -> None:
+    for backend, seconds, part in (("agl", 0.01, {}), ("dgl", 0.003, {"extrapolated": 10.0})):
+        factory.write(tmp_path, factory.in_fresh_processes(factory.record(backend, 0, seconds)) | part)
+    (one,) = speedups.speedups(_compared(tmp_path))
+    assert one.factor == pytest.approx(3, rel=0.1) and one.doubts == "extrapolated beside whole epochs"
+    assert one.contest == " ⚠ extrapolated beside whole epochs"

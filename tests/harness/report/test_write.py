@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.report.write import write_reports
+from harness.report.write import MARK, write_reports
 from harness.store.files import find_records
 from harness.store.record import RecordError
 from tests import factory
@@ -54,7 +54,7 @@ def test_a_disk_that_is_full_leaves_the_pages_as_they_were(results: Path, tmp_pa
     pages = write_reports(results, tmp_path / "reports")
     largest = max(path.stat().st_size for path in pages)
     for path in pages:
-        path.write_text("earlier")
+        path.write_text(f"earlier, {MARK}")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest - 1, before[1]))
     try:
@@ -63,9 +63,22 @@ def test_a_disk_that_is_full_leaves_the_pages_as_they_were(results: Path, tmp_pa
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     left = [path for path in (tmp_path / "reports").rglob("*") if path.is_file()]
-    assert sorted(left) == sorted(pages) and {path.read_text() for path in left} == {"earlier"}
+    assert sorted(left) == sorted(pages) and {path.read_text() for path in left} == {f"earlier, {MARK}"}
 
 
 def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="holds no records"):
         write_reports(tmp_path, tmp_path / "reports")
+
+
+@pytest.mark.parametrize("name", ["README.md", "figures"], ids=["page", "figure"])
+def test_a_file_of_somebody_else_is_not_written_over(results: Path, tmp_path: Path, name: str) -> None:
+    pages = write_reports(results, tmp_path / "before")
+    written = next(path for path in pages if name in path.parts).relative_to(tmp_path / "before")
+    mine = tmp_path / "mine" / written
+    mine.parent.mkdir(parents=True)
+    mine.write_text("my own words")
+    with pytest.raises(RecordError, match=rf"{mine} would be overwritten and is of no report: .* --out"):
+        write_reports(results, tmp_path / "mine")
+    assert mine.read_text() == "my own words"
+    assert [path for path in (tmp_path / "mine").rglob("*") if path.is_file()] == [mine]

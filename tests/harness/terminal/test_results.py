@@ -34,7 +34,7 @@ CHOICES = [
 
 def groups(*choices: list[str]) -> list[Any]:
     runs = [PlannedRun(load(compose_one([*BASE, *choice]))) for choice in choices]
-    return form_groups(runs, lambda config: {"threads": config["threads"]})
+    return form_groups(runs, lambda config: {"threads": config.threads})
 
 
 def test_every_table_of_one_output_has_its_own_title() -> None:

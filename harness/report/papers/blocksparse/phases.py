@@ -43,8 +43,8 @@ def _forms(row: Row) -> str:
 
 
 def _note(row: Row) -> str:
-    cores = row.record["facts"].get("oversubscribed")
-    return f"more ranks than the {cores} cores" if cores else NOTHING
+    shared = row.record["facts"].get("oversubscribed")
+    return f"more ranks than the {shared:g} cores or threads" if shared else NOTHING
 
 
 def _facts(row: Row) -> dict[str, Any]:

@@ -42,8 +42,19 @@ def test_tables_become_shards(tmp_path, ending, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"edges.{ending}", f"nodes.{ending}", "out"]
 
 
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_targets_of_a_graph_without_edges_stand_alone(tmp_path, ending):
+    arguments = write(tmp_path, edges={name: [] for name in EDGES}, ending=ending)
+    assert main([*arguments, "-s", "uniform(3)"]) == 0
+    (records,) = GraphFeatureReader(tmp_path / "out").batches(10)
+    assert records.targets.tolist() == records.ids.tolist() == [10, 20, 40] and len(records.edge_ids) == 0
+
+
 MISTAKES = [
     ({}, ["--engine", "ray"], "--engine is now --run-on: give --run-on ray"),
+    ({}, ["--partitions", "8"], "--run-on local does not use --partitions: leave it out, or give --run-on ray"),
+    ({}, ["--hub-threshold", "5"], "--run-on local does not use --hub-threshold: leave it out"),
+    ({}, ["--run-on", "ray", "--threads", "8"], "--run-on ray does not use --threads: leave it out"),
     ({"nodes": NODES | {"id": [10, 20, 10, 40]}}, [], r"nodes.parquet: row 3: id 10 appeared before"),
     ({"nodes": NODES | {"id": [10, None, 30, 40]}}, [], r"nodes.parquet: row 2, column 'id': is empty"),
     ({"nodes": NODES | {"a": [1.0, float("nan"), 1.0, 1.0]}}, [], r"nodes.parquet: row 2, column 'a': a number is NaN"),
@@ -57,7 +68,6 @@ MISTAKES = [
         [],
         r"edges.parquet: row 4, column 'weight': a number is NaN",
     ),
-    ({"edges": {name: [] for name in EDGES}}, [], r"edges.parquet: the edge table has no rows"),
     ({"nodes": {name: [] for name in NODES}}, [], r"nodes.parquet: the node table has no rows"),
     (
         {"edges": EDGES | {"weight": [1.0, float("nan"), 1.0, 1.0]}},

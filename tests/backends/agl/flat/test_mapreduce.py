@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
-from backends.agl.flat.drivers import FlattenRounds
+from backends.agl.flat import drivers
+from backends.agl.flat.drivers import FlattenRounds, flatten_batches
 from backends.agl.flat.job import FlattenJob, flatten_to, nodes_to_flatten
 from backends.agl.flat.mapreduce import FlattenTaskSetup, map_edges
 from backends.agl.flat.reader import GraphFeatureReader
@@ -28,9 +30,9 @@ from tests.graphs import awkward_graph
 
 def by_tasks(folder, graph, strategy, reducers, threshold, targets=None, filtering=None, executor=None):
     """Strings of all targets, and the reducers' loads."""
-    Source.build(graph, strategy, filtering, folder / "source")
+    edges = Source.build(graph, strategy, filtering, folder / "source").table.csr.nnz
     (folder / "shards").mkdir(exist_ok=True)
-    plan = FlattenTaskSetup(folder / "source", strategy, graph.nodes, reducers, threshold, "this job")
+    plan = FlattenTaskSetup(folder / "source", strategy, graph.nodes, edges, reducers, threshold, "this job")
     targets = np.arange(graph.nodes) if targets is None else targets
     rounds, totals = FlattenRounds(executor or InlineExecutor(), folder, plan), Totals(graph.nodes)
     loads = rounds.run(targets, 16, True, totals)
@@ -54,18 +56,32 @@ def test_bytes_are_those_of_the_local_engine(tmp_path_factory, text, reducers, t
     whole = strings_of(graph, strategy, tmp_path_factory.mktemp("local"))
     strings, loads = by_tasks(tmp_path_factory.mktemp("tasks"), graph, strategy, reducers, threshold)
     assert strings == whole
-    once = not strategy.replacement and scope == "node" and strategy.method != "full"
-    assert sum(loads) == (sent(graph, strategy) if once else sum(len(decode([string]).edge_ids) for string in strings))
+    is_mapped = scope == "node" and strategy.method == "topk"
+    answered = sum(len(decode([string]).edge_ids) for string in strings)
+    assert sum(loads) == (graph.csr.nnz if is_mapped else answered)
 
 
-def sent(graph, strategy):
-    """In-edges that Map sends: all, or those of samples that it draws."""
-    drawn = strategy.method in ("uniform", "weighted") and not strategy.replacement and strategy.scope == "node"
-    return np.minimum(graph.csr.in_degrees, max(strategy.fanouts) if drawn else graph.csr.nnz).sum()
+@pytest.mark.parametrize(
+    ("sampling", "batches"),
+    [("full()", [1, 1, 2, 4, 8]), ("topk(500)", [1, 1, 2, 4, 8]), ("uniform(limit=7, replacement=true)", [8, 8])],
+)
+def test_batches_are_those_of_the_local_engine_and_hold_one_giant_at_most(tmp_path, monkeypatch, sampling, batches):
+    sources = np.concatenate((np.arange(16, 216), np.full(14, 16)))
+    destinations = np.concatenate((np.repeat([0, 1], 100), np.arange(2, 16)))  # targets 0 and 1 have 100 in-edges each
+    csr, weights = csr_from_edges(sources, destinations, (216, 216)), np.ones(214, np.float32)
+    graph = Graph("giants", csr, features=np.ones((216, 1), np.float32), edge_weights=weights)
+    strategy, targets = parse_sampling(sampling, 2), np.arange(16)
+    source = Source.build(graph, strategy, None, tmp_path / "local")
+    monkeypatch.setattr(drivers, "MOST_BYTES", drivers.bytes_of(110, source))
+    assert [len(batch.records) for batch in flatten_batches(source, targets, strategy)] == batches
+    by_tasks(tmp_path, graph, strategy, 3, 5, targets)
+    shard = parquet.ParquetFile(tmp_path / "shards" / "part-00000.parquet").metadata
+    assert [shard.row_group(number).num_rows for number in range(shard.num_row_groups)] == batches
 
 
-def test_a_filter_reaches_the_tasks(tmp_path):
-    graph, strategy, text = awkward_graph(2, weighted=True), parse_sampling("weighted(2)", 2), "weight > 1.0"
+@pytest.mark.parametrize("sampling", ["weighted(2)", "topk(2)"])
+def test_a_filter_reaches_the_tasks(tmp_path, sampling):
+    graph, strategy, text = awkward_graph(2, weighted=True), parse_sampling(sampling, 2), "weight > 1.0"
     (tmp_path / "local").mkdir()
     whole = strings_of(graph, strategy, tmp_path / "local", filtering=text)
     assert by_tasks(tmp_path, graph, strategy, 3, 5, filtering=text)[0] == whole
@@ -109,11 +125,10 @@ def hub_graph() -> Graph:
     return Graph("hub", csr, features=random.normal(size=(2001, 3)).astype(np.float32), edge_weights=weights)
 
 
-@pytest.mark.parametrize("text", ["uniform(2)", "topk(2)"])
-def test_map_takes_memory_by_its_edges_not_by_the_nodes_of_the_graph(tmp_path, text):
-    graph, strategy = awkward_graph(1, nodes=200_000, edges=10, weighted=True), parse_sampling(text, 2)
-    Source.build(graph, strategy, None, tmp_path)
-    setup = FlattenTaskSetup(tmp_path, strategy, graph.nodes, 2, 50)
+def test_map_takes_memory_by_its_edges_not_by_the_nodes_of_the_graph(tmp_path):
+    graph, strategy = awkward_graph(1, nodes=200_000, edges=10, weighted=True), parse_sampling("topk(2)", 2)
+    edges = Source.build(graph, strategy, None, tmp_path).table.csr.nnz
+    setup = FlattenTaskSetup(tmp_path, strategy, graph.nodes, edges, 2, 50)
     map_edges(setup, 0, 5)
     tracemalloc.start()
     parts = map_edges(setup, 0, 5)
@@ -130,18 +145,19 @@ def test_re_indexing_balances_the_reducers_and_changes_nothing(tmp_path):
     assert plain == spread
     mean = graph.csr.nnz / 4
     assert max(skewed) > 2 * mean and max(even) < 1.1 * mean
-    (tmp_path / "uniform").mkdir()
-    uniform = parse_sampling("uniform(5)", 2)
-    assert max(by_tasks(tmp_path / "uniform", graph, uniform, 4, None, some)[1]) < 1.1 * sent(graph, uniform) / 4
 
 
-@pytest.mark.parametrize(("sampler", "scope"), [("full()", "node"), ("uniform(500);uniform(500)", "target")])
+@pytest.mark.parametrize(
+    ("sampler", "scope"),
+    [("full()", "node"), ("uniform(500);uniform(500)", "target"), ("uniform(500)", "node"), ("weighted(500)", "node")],
+)
 def test_requests_for_a_hub_that_draw_for_themselves_are_spread(tmp_path, sampler, scope):
     targets, others = np.arange(1, 401), np.arange(401, 2401)
     sources, destinations = np.concatenate([0 * targets, others]), np.concatenate([targets, 0 * others])
-    graph = Graph("hub", csr_from_edges(sources, destinations, (2401, 2401)), features=np.ones((2401, 1), np.float32))
+    csr, weights = csr_from_edges(sources, destinations, (2401, 2401)), np.ones(2400, np.float32)
+    graph = Graph("hub", csr, features=np.ones((2401, 1), np.float32), edge_weights=weights)
     loads = by_tasks(tmp_path, graph, parse_sampling(sampler, 2, scope), 4, None, targets)[1]
-    assert sum(loads) == 400 * (1 + min(500 if scope == "target" else 2000, 2000))
+    assert sum(loads) == 400 * (1 + (2000 if sampler == "full()" else 500))
     assert max(loads) < 1.25 * sum(loads) / 4, loads
 
 
@@ -160,7 +176,7 @@ class Killed(InlineExecutor):
 
 @pytest.mark.parametrize("after", [1, 21, 22, 23])
 def test_a_killed_run_goes_on_after_its_shards(tmp_path, after):
-    graph, strategy = awkward_graph(2, weighted=True), parse_sampling("uniform(3)", 2)
+    graph, strategy = awkward_graph(2, weighted=True), parse_sampling("topk(3)", 2)
     (tmp_path / "local").mkdir()
     whole = strings_of(graph, strategy, tmp_path / "local")
     with pytest.raises(KeyboardInterrupt):
@@ -179,7 +195,7 @@ def test_ray_writes_what_the_local_engine_writes(tmp_path):
     job = FlattenJob(strategy, shard_records=16, run_on="ray", partitions=3, hub_threshold=5)
     manifest = flatten_to(tmp_path / "ray", graph, targets, job)
     assert everything(tmp_path / "ray") == everything(tmp_path / "local")
-    assert len(manifest["reducer_loads"]) == 3 and sum(manifest["reducer_loads"]) == sent(graph, strategy)
+    assert len(manifest["reducer_loads"]) == 3 and sum(manifest["reducer_loads"]) == manifest["sizes"]["edges"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["local", "ray"]
 
 
@@ -221,7 +237,7 @@ def test_killed_workers_change_no_byte(tmp_path):
     from backends.parallel import ray_cluster as cluster
     from backends.parallel.executor import RayExecutor
 
-    graph, strategy = awkward_graph(2, weighted=True), parse_sampling("weighted(4);weighted(2)", 2)
+    graph, strategy = awkward_graph(2, weighted=True), parse_sampling("topk(4);topk(2)", 2)
     for name in ("local", "tasks", "died"):
         (tmp_path / name).mkdir()
     ray = cluster.acquire()

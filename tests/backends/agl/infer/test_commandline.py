@@ -10,11 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from safetensors.numpy import save_file
 
+from backends.agl.infer import inputs
 from backends.agl.infer.__main__ import main
 from backends.folder_lock import locked
+from datasets.tables.node_stream import NAMES
 from tests.backends.agl.infer.test_infer import close, command_of, definition, model_on
 from tests.graphs import awkward_graph
 
@@ -58,6 +62,30 @@ def test_nodes_keep_the_ids_of_the_tables(saved_inference):
     np.save(folder / "targets.npy", np.array([31, 2, 9]))
     assert main([*command, "-t", str(folder / "targets.npy")]) == 0
     np.testing.assert_array_equal(np.load(folder / "out" / "nodes.npy"), [98, 11, 32])
+
+
+def test_names_that_would_be_mostly_padding_are_a_table_beside_the_scores(saved_inference, monkeypatch, capsys):
+    folder, command, _ = saved_inference
+    names = ["n" * 4000, *(f"user {number}" for number in range(1, 40))]
+    table = pa.table({"id": np.arange(40), "name": pa.array(names, pa.large_string())})
+    parquet.write_table(table, folder / "graph" / NAMES)
+    monkeypatch.setattr(inputs, "PADDED_BYTES", 1 << 10)
+    assert main(command) == 0
+    assert sorted(path.name for path in (folder / "out").iterdir()) == ["facts.json", "nodes.parquet", "scores.npy"]
+    assert parquet.read_table(folder / "out" / "nodes.parquet").column("id").to_pylist() == names
+    for name in ("facts.json", "scores.npy"):
+        (folder / "out" / name).unlink()
+    assert main(command) == 2
+    assert "out/nodes.parquet is there and not of a run that can go on" in capsys.readouterr().err
+
+
+def test_names_of_which_one_is_long_take_the_room_of_their_text(tmp_path, monkeypatch):
+    names = pa.array(["ö" * 4000, "", *(f"user {number}" for number in range(2000))], pa.large_string())
+    monkeypatch.setattr(inputs, "PADDED_BYTES", 0)
+    path = inputs.save_ids(tmp_path / "nodes.npy", names)
+    assert [*tmp_path.iterdir()] == [path] and path.name == "nodes.parquet" and path.stat().st_size < 1 << 17
+    assert parquet.read_table(path).column("id").to_pylist() == names.to_pylist()
+    assert inputs.save_ids(tmp_path / "nodes.npy", names[2:]).name == "nodes.npy"
 
 
 def test_finished_scores_are_never_overwritten(saved_inference, capsys):

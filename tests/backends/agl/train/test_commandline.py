@@ -43,7 +43,8 @@ def shards_of(folder, graph, sampling="full()", records=1024, which="labelled"):
 
 def command(folder, *settings, model="gat", strategy="local"):
     options = ["-m", model, "-i", str(folder / "shards"), "-t", strategy, "-o", str(folder / "model.safetensors")]
-    return [*options, "-c", *SHAPE, *settings]
+    shape = [setting for setting in SHAPE if model == "gat" or not setting.startswith("heads=")]
+    return [*options, "-c", *shape, *settings]
 
 
 def from_memory(graph, epochs, model="gat", **options):
@@ -189,7 +190,10 @@ MISTAKES = [
     (["-c", "rate=nan"], "-c rate=nan is not allowed"),
     (["-c", "dropout=1"], "-c dropout=1.0 is not allowed: below 1"),
     (["-c", "head=two"], "-c head=two is not allowed: one of none, linear"),
-    (["-c", "workers=2"], "needs a backend.strategy"),
+    (["-c", "workers=2"], "workers=2 needs a strategy of many workers: one of sync, async, bounded, allreduce"),
+    (["-c", "servers=2"], "-t local does not use servers: leave out -c servers, or give -t sync or async or bounded"),
+    (["-t", "allreduce", "-c", "servers=2"], "-t allreduce does not use servers"),
+    (["-t", "sync", "-c", "staleness=5"], "-t sync does not use staleness: leave out -c staleness, or give -t bounded"),
     (["-t", "sync", "-c", "workers=3"], "1 shards for 3 workers"),
     (["-i", "nowhere"], "GraphFlat did not finish there"),
     (["-o", "model.npz"], "model.npz is no .safetensors file"),
@@ -205,6 +209,15 @@ def test_wrong_input_is_named_and_writes_nothing(tmp_path, more, message, capsys
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: ") and message in error
     assert [path.name for path in tmp_path.iterdir()] == ["shards"]
+
+
+@pytest.mark.parametrize("setting", ["heads", "output_heads", "slope", "attention_dropout"])
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+def test_a_setting_of_gat_alone_is_refused_by_name(tmp_path, capsys, model, setting):
+    shards_of(tmp_path / "shards", awkward_graph(4))
+    value = "0.5" if setting in ("slope", "attention_dropout") else "1"
+    assert main(command(tmp_path, f"{setting}={value}", model=model)) == 2
+    assert f"{model} takes no {setting}: leave out -c {setting}, or train gat" in capsys.readouterr().err
 
 
 def test_weights_that_a_model_would_drop_and_damaged_shards_are_refused(tmp_path, capsys):
@@ -295,7 +308,8 @@ def test_a_killed_training_goes_on_after_its_last_checkpoint(tmp_path, monkeypat
 def test_a_killed_training_of_many_workers_goes_on_too(tmp_path, monkeypatch, strategy):
     graph = awkward_graph(4)
     monkeypatch.setattr(model_file, "CHECKPOINT_SECONDS", 0.0)
-    settings = ["epochs=5", "batch_size=5", "dropout=0.3", "attention_dropout=0.3", "workers=2", "staleness=1"]
+    settings = ["epochs=5", "batch_size=5", "dropout=0.3", "attention_dropout=0.3", "workers=2"]
+    settings += ["staleness=1"] if strategy == "bounded" else []
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()
         shards_of(tmp_path / name / "shards", graph, "uniform(3)", records=7)

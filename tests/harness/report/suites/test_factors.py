@@ -48,3 +48,9 @@ def test_a_factor_beside_a_peer_that_may_not_be_the_fastest_is_left_out_of_a_ran
     peers = [Row("", [(Path("x"), record)]) for record in (dgl, pyg)]
     assert range_of([RowPair(row(0.1), peers[0], peers[:1])], "{:.2g}") == "2"
     assert range_of([RowPair(row(0.1), peers[0], peers)], "{:.2g}") == "1 left out as doubtful (⚠)"
+
+
+def test_a_factor_of_whole_epochs_beside_extrapolated_ones_is_left_out_of_a_range() -> None:
+    part = row(0.02, extrapolated=10.0)
+    assert range_of([RowPair(row(0.1), part)], "{:.2g}") == "1 left out as doubtful (⚠)"
+    assert range_of([RowPair(row(0.01, extrapolated=5.0), part)], "{:.2g}") == "4"

@@ -69,7 +69,7 @@ def test_phases_are_those_of_the_slowest_rank(tmp_path: Path) -> None:
         ["off", "0.4000", "0.1000", "0.2000", "0.0500"],
         ["panels", "0.4000", "0.1000", "0.2000", "0.0500"],
     ]
-    assert sum(line[5] == "more ranks than the 2 cores" for line in lines) == 1
+    assert sum(line[5] == "more ranks than the 2 cores or threads" for line in lines) == 1
 
 
 def test_forms_gain_what_rows_without_them_take_longer(tmp_path: Path) -> None:
