@@ -37,6 +37,7 @@ def committed_pages() -> list[Page]:
     machines = [ROOT / "results" / machine for machine in MACHINES]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(provenance, "overrides", lambda record: ["backend=any"])
+        patch.setattr(provenance, "removed_options", lambda record: [])
         records = [(path, record) for machine in machines for path, record in find_records(machine)]
         return list(pages(ROOT / "results", [stored for stored in records if stored[1]["group"][0] < "8"]))
 
