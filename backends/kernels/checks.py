@@ -1,5 +1,9 @@
 """Checks of arguments that the kernels share; native code runs only on arguments that passed them."""
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -58,3 +62,15 @@ def check_epilogue(shape: tuple[int, ...], bias: Tensor, activation: str, like: 
     if len(shape) != 2 or bias.shape != shape[1:]:
         raise ValueError(f"x has shape {tuple(shape)}, bias {tuple(bias.shape)}: needed are [rows, f] and [f]")
     check_values("bias", bias, like)
+
+
+def without_second_derivative(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuse a backward pass that is to be differentiated: what kernels return of it would count as a constant."""
+
+    @wraps(backward)
+    def refusing(ctx: Any, *gradients: Tensor | None) -> Any:
+        if torch.is_grad_enabled():  # by create_graph=True alone
+            raise RuntimeError("kernels have no second derivative: leave out create_graph, or use plain torch")
+        return backward(ctx, *gradients)
+
+    return refusing

@@ -4,9 +4,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from backends.kernels.buffers import empty
+from backends.kernels.checks import without_second_derivative
 
 
 def head_products(x: Tensor, weight: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class _HeadProducts(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @without_second_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         x, weight = ctx.saved_tensors
         heads = x.shape[1]

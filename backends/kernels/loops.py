@@ -20,14 +20,18 @@ def with_self_loops(
     """Put a self loop at the beginning of each row of ``csr``, whose rows are its first columns.
 
     With ``scale`` [columns] also return the weights [nnz + rows] ``scale[row] * w * scale[column]``, where ``w`` is 1
-    or ``edge_weights`` at the edge's place in ``positions`` [nnz]. Raises ValueError for a self loop in ``csr``.
+    or ``edge_weights`` at the edge's place in ``positions`` [nnz], its own where they are ``None``. Raises ValueError
+    for a self loop in ``csr``, and for arrays of another length.
     """
     rows, columns = csr.shape
+    _check_lengths(csr, scale, edge_weights, positions)
     dtype = index_dtype(max(csr.nnz + rows, columns))
     indptr, indices = (np.ascontiguousarray(array, dtype=dtype) for array in (csr.indptr, csr.indices))
     scale = None if scale is None else np.ascontiguousarray(scale, dtype=np.float64)
     if edge_weights is None or scale is None:
         edge_weights = positions = None
+    elif positions is None:
+        positions = np.arange(csr.nnz)
     if extension is not None:
         readable = edge_weights if edge_weights is None else np.ascontiguousarray(edge_weights)
         places = None if positions is None else np.ascontiguousarray(positions, dtype=np.int64)
@@ -43,3 +47,18 @@ def with_self_loops(
         own = np.ones(csr.nnz) if edge_weights is None else np.asarray(edge_weights, dtype=np.float64)[positions]
         weight = (scale[destinations] * np.insert(own, indptr[:-1], 1.0) * scale[sources]).astype(np.float32)
     return Csr(bounds, sources, csr.shape), weight
+
+
+def _check_lengths(
+    csr: Csr, scale: Floats | None, edge_weights: Floats | None, positions: NDArray[np.int64] | None
+) -> None:
+    """Raise ValueError for arrays that do not fit the matrix: a kernel would read beyond them."""
+    rows, columns = csr.shape
+    if rows > columns:
+        raise ValueError(f"{rows} rows of {columns} columns have no self loops: each row must be a column")
+    if scale is not None and len(scale) != columns:
+        raise ValueError(f"scale has {len(scale)} entries for {columns} columns: give one for each")
+    if positions is not None and len(positions) != csr.nnz:
+        raise ValueError(f"positions has {len(positions)} entries for {csr.nnz} edges: give one for each")
+    if positions is None and edge_weights is not None and len(edge_weights) != csr.nnz:
+        raise ValueError(f"edge_weights has {len(edge_weights)} entries for {csr.nnz} edges: give positions in them")

@@ -171,13 +171,16 @@ class Operand:
 
     def transposed_weight(self, weight: Tensor) -> Tensor:
         """Weights [nnz] in the transpose's edge order; cached for the last ones without gradient until they change."""
+        if weight.is_inference():  # nothing tells whether it changed
+            return weight.index_select(0, self.on(weight.device).permutation)
         if (cached := self.cached_weight(weight)) is not None:
             return cached
         if self._derived is not None:
             reference, version, compute = self._derived
             if reference() is weight and version == weight._version:
                 return compute()
-        values = weight.detach().index_select(0, self.on(weight.device).permutation)
+        with torch.inference_mode(False):
+            values = weight.detach().index_select(0, self.on(weight.device).permutation)
         if not weight.requires_grad:
             self._transposed_weight = (weakref.ref(weight), weight._version, values)
         return values
@@ -192,7 +195,7 @@ class Operand:
 
     def cached_weight(self, weight: Tensor) -> Tensor | None:
         """The kept weights in the transpose's edge order, if they are those of ``weight``."""
-        if self._transposed_weight is None:
+        if self._transposed_weight is None or weight.is_inference():
             return None
         reference, version, values = self._transposed_weight
         return values if reference() is weight and version == weight._version else None
@@ -209,7 +212,10 @@ class Operand:
 
 
 class EdgeTensors:
-    """Arrays of a matrix on one device, copied there at first use; indices are int64 where no type is named."""
+    """Arrays of a matrix on one device, copied there at first use; indices are int64 where no type is named.
+
+    None is a tensor of ``torch.inference_mode``, which training could not use.
+    """
 
     def __init__(self, matrix: Operand, device: torch.device) -> None:
         self._matrix, self.device = weakref.proxy(matrix), device
@@ -220,41 +226,49 @@ class EdgeTensors:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
 
     @cached_property
+    @torch.inference_mode(False)
     def indptr(self) -> Tensor:
         """Row starts."""
         return self._copy(self._matrix.forward.indptr).long()
 
     @cached_property
+    @torch.inference_mode(False)
     def sources(self) -> Tensor:
         """Column of each edge."""
         return self._copy(self._matrix.forward.indices).long()
 
     @cached_property
+    @torch.inference_mode(False)
     def destinations(self) -> Tensor:
         """Row of each edge."""
         rows = torch.arange(self.shape[0], device=self.device)
         return rows.repeat_interleave(self.indptr.diff(), output_size=self.nnz)
 
     @cached_property
+    @torch.inference_mode(False)
     def transposed_indptr(self) -> Tensor:
         """Row starts of the transpose."""
         return self._copy(self._matrix.backward.indptr).long()
 
     @cached_property
+    @torch.inference_mode(False)
     def transposed_indices(self) -> Tensor:
         """Column of each edge of the transpose."""
         return self._copy(self._matrix.backward.indices).long()
 
     @cached_property
+    @torch.inference_mode(False)
     def permutation(self) -> Tensor:
         """Position in the forward order of each transposed edge, int32 or int64."""
         return self._copy(self._matrix.permutation)
 
     @cached_property
+    @torch.inference_mode(False)
     def numbers(self) -> Tensor | None:
         """What dropout hashes of each edge: its id, ``None`` where that is its position."""
         return None if self._matrix.numbers is None else self._copy(self._matrix.numbers)
 
+    @torch.inference_mode(False)
     def inverse_in_degrees(self, dtype: torch.dtype) -> Tensor:
         """1 / in-degree of each row, 1 where it is 0; kept in each type that was asked for."""
         if ("rows", dtype) not in self._means:
@@ -262,6 +276,7 @@ class EdgeTensors:
             self._means["rows", dtype] = self._copy(inverse).to(dtype)
         return self._means["rows", dtype]
 
+    @torch.inference_mode(False)
     def mean_weights_backward(self, dtype: torch.dtype) -> Tensor:
         """1 / in-degree of each transposed edge's destination: the transpose of the mean, kept as well."""
         if ("edges", dtype) not in self._means:

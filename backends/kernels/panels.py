@@ -63,8 +63,8 @@ def choose_panels(
     counts = _counts(side, columns, width * dtype.itemsize) if trial else [UNTRIED]
     if not counts:
         return PanelChoice(1, {})
-    if weight is not None and transposed:
-        weight = matrix.transposed_weight(weight)
+    if weight is not None:
+        weight = matrix.transposed_weight(weight) if transposed else weight.detach().contiguous()
     seconds: dict[int, float] = {}
     if trial:
         seconds = _try(_sample(side, columns), counts, torch.ones((columns, width), dtype=dtype), weight)

@@ -64,7 +64,8 @@ class Tiles:
 
     def split(self, weight: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
         """Values of the tiles [tiles * 1024], and weights of the rest; kept for the last weights until they change."""
-        if self.splits is not None:
+        is_tracked = weight is None or not weight.is_inference()  # else nothing tells whether it changed
+        if self.splits is not None and is_tracked:
             reference, version, values, rest = self.splits
             is_same = weight is None if reference is None else reference() is weight and weight is not None
             if is_same and values.dtype == dtype and version == (0 if weight is None else weight._version):
@@ -76,8 +77,9 @@ class Tiles:
         else:
             values.index_add_(0, self.cells, ones)
         rest = None if weight is None else weight.index_select(0, self.rest_edges)
-        reference, version = (None, 0) if weight is None else (weakref.ref(weight), weight._version)
-        self.splits = reference, version, values, rest
+        if is_tracked:
+            reference, version = (None, 0) if weight is None else (weakref.ref(weight), weight._version)
+            self.splits = reference, version, values, rest
         return values, rest
 
 
@@ -178,7 +180,7 @@ def choose_tiles(
     device = torch.device(device)
     if device.type == "cpu" and (extension is None or IMPLEMENTATIONS["cpu"] is not native):
         return TileChoice(False, 0.0)
-    matrix = operand(csr)
+    matrix, weight = operand(csr), None if weight is None else weight.detach().contiguous()
     side, columns = (matrix.backward, csr.shape[0]) if transposed else (matrix.forward, csr.shape[1])
     side.tiles.pop(width, None)
     if not trial:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from backends.kernels import plain
 from backends.kernels.extension import arrays, extension, threads
@@ -20,5 +21,6 @@ def adam_step(parameter: Tensor, mean: Tensor, square: Tensor) -> Callable[[Tens
             own, gradient.contiguous().numpy(), *means, rates.decay, 1.0 - rates.beta1, 1.0 - rates.beta2,
             rates.corrected_rate, 1.0 / rates.root, rates.epsilon, threads(),
         )  # fmt: skip
+        increment_version((parameter, mean, square))  # the kernel writes through views that autograd does not see
 
     return step

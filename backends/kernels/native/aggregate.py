@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from backends.kernels.buffers import empty
-from backends.kernels.checks import ACTIVATIONS
+from backends.kernels.checks import ACTIVATIONS, without_second_derivative
 from backends.kernels.extension import arrays, extension, workers
 from backends.kernels.native.edges import edge_products
 from backends.kernels.native.epilogue import finish, gradients
@@ -90,6 +90,7 @@ class _Sum(torch.autograd.Function):
         return multiply(matrix.forward, x.detach(), weight, scale)
 
     @staticmethod
+    @without_second_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None, Tensor | None, None]:
         weight, x = ctx.saved_tensors
         matrix: Operand = ctx.matrix
@@ -124,15 +125,16 @@ class _SumLayer(torch.autograd.Function):
         out = multiply(matrix.forward, x.detach(), weight, scale, addend)
         finish(out, bias, layer.kind, layer.mask)
         ctx.layer = layer
-        ctx.save_for_backward(out if layer.kind else None)
+        ctx.save_for_backward(out if layer.kind else None, layer.weight)
         return out
 
     @staticmethod
+    @without_second_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None, Tensor | None, Tensor]:
-        (out,), layer = ctx.saved_tensors, ctx.layer
+        (out, weight), layer = ctx.saved_tensors, ctx.layer
         grad_sum, grad_bias = gradients(grad, out, layer.kind, layer.mask)
         grad_x = None
         if ctx.needs_input_grad[1]:
-            weight = layer.matrix.backward_weight(layer.weight, layer.mean, grad)
-            grad_x = multiply(layer.matrix.backward, grad_sum, weight, None)
+            factors = layer.matrix.backward_weight(weight, layer.mean, grad)
+            grad_x = multiply(layer.matrix.backward, grad_sum, factors, None)
         return None, grad_x, grad_sum if ctx.needs_input_grad[2] else None, grad_bias

@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from backends.kernels.buffers import empty, empty_like
+from backends.kernels.checks import without_second_derivative
 from backends.kernels.extension import arrays, extension
 from backends.kernels.native.dropout import MaskArguments
 from backends.kernels.native.epilogue import bias_activation
@@ -79,7 +79,7 @@ class AttentionKernel:
         """
         matrix, direction, heads, width = self.matrix, self.matrix.backward, saved[1].shape[1], saved[0].shape[2]
         grads = [*map(empty_like, saved[:3]), empty_like(saved[3]) if edges else None]
-        grad = grad.contiguous().view(-1, heads, width)
+        grad = grad.contiguous().view(len(grad), heads, width)
         scratch = empty((matrix.nnz, 2, heads), grad.dtype), empty_like(saved[5])
         extension.gat_backward(
             direction.indptr, direction.indices, direction.bounds, direction.hubs, matrix.permutation,
@@ -110,6 +110,6 @@ class _Gat(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @without_second_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         return None, None, *ctx.kernel.backward(ctx.saved_tensors, grad, edges=ctx.needs_input_grad[5])

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from backends.kernels import plain
 from backends.kernels.buffers import empty, empty_like
+from backends.kernels.checks import without_second_derivative
 from backends.kernels.extension import arrays, extension, workers
 from backends.kernels.native.dropout import mask_arguments
 
@@ -31,7 +32,7 @@ def projection(x: Tensor, weight: Tensor, att_src: Tensor, att_dst: Tensor) -> t
     if x.numel() == 0 or weight.numel() == 0:
         return plain.projection(x, weight, att_src, att_dst)
     z, score_src, score_dst = _Projection.apply(x, weight, att_src, att_dst)
-    return z.view(-1, *att_src.shape), score_src, score_dst
+    return z.view(len(z), *att_src.shape), score_src, score_dst
 
 
 def _gradient_like(tensor: Tensor | None, needed: bool = True) -> Tensor | None:
@@ -62,6 +63,7 @@ class _Dense(torch.autograd.Function):
         return out
 
     @staticmethod
+    @without_second_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, x2, weight2, out = ctx.saved_tensors
         needs = ctx.needs_input_grad
@@ -88,6 +90,7 @@ class _Projection(torch.autograd.Function):
         return out, *scores
 
     @staticmethod
+    @without_second_derivative
     def backward(ctx: Any, *output_grads: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, att_src, att_dst, out = ctx.saved_tensors
         grad, grad_src, grad_dst = (output_grad.contiguous() for output_grad in output_grads)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from backends.kernels.buffers import empty_like
+from backends.kernels.checks import without_second_derivative
 from backends.kernels.epoch_key import EpochKey
 from backends.kernels.extension import arrays, extension, workers
 from backends.kernels.operand import Operand
@@ -48,7 +49,7 @@ def dropout_values(matrix: Operand, values: Tensor, mask: Any) -> Tensor:
         result: Tensor = _DropoutValues.apply(values, matrix, mask)
         return result
     out, transposed = _dropped_values(values, matrix, mask), matrix.cached_weight(values)
-    if transposed is not None:
+    if transposed is not None and not out.is_inference():
         matrix.derive_transposed(out, lambda: _dropped_columns(transposed, matrix, mask))
     return out
 
@@ -91,6 +92,7 @@ class _Dropout(torch.autograd.Function):
         return _dropped(x, mask)
 
     @staticmethod
+    @without_second_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return _dropped(grad, ctx.mask), None
 
@@ -104,5 +106,6 @@ class _DropoutValues(torch.autograd.Function):
         return _dropped_values(values, matrix, mask)
 
     @staticmethod
+    @without_second_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         return _dropped_values(grad, ctx.matrix, ctx.mask), None, None

@@ -4,9 +4,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from backends.kernels.buffers import empty, empty_like
+from backends.kernels.checks import without_second_derivative
 from backends.kernels.extension import extension
 from backends.kernels.operand import Direction, Operand
 
@@ -50,7 +50,7 @@ class _Sddmm(torch.autograd.Function):
         return edge_products(matrix, a, b)
 
     @staticmethod
-    @once_differentiable
+    @without_second_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
         (a, b), matrix, grad = ctx.saved_tensors, ctx.matrix, grad.contiguous()
         grad_a = _sum_heads(matrix.forward, grad, b) if ctx.needs_input_grad[1] else None
@@ -69,7 +69,7 @@ class _EdgeSoftmax(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @without_second_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
         (out,), rows = ctx.saved_tensors, ctx.matrix.forward
         grad_logits = empty_like(out)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from backends.kernels import plain
 from backends.kernels.buffers import empty_like
-from backends.kernels.checks import ACTIVATIONS
+from backends.kernels.checks import ACTIVATIONS, without_second_derivative
 from backends.kernels.extension import arrays, extension, workers
 from backends.kernels.native.dropout import mask_arguments
 
@@ -42,6 +42,7 @@ class _BiasActivation(torch.autograd.Function):
         return out
 
     @staticmethod
+    @without_second_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         (out,) = ctx.saved_tensors
         return *gradients(grad, out, ctx.kind, ctx.mask), None, None, None

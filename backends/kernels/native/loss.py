@@ -7,6 +7,7 @@ from torch import Tensor
 
 from backends.kernels import plain
 from backends.kernels.buffers import empty_like
+from backends.kernels.checks import without_second_derivative
 from backends.kernels.extension import arrays, extension, threads, workers
 
 _CHUNK = 1 << 14  # entries that one thread takes at a time
@@ -41,6 +42,7 @@ class _BinaryCrossEntropy(torch.autograd.Function):
         return value
 
     @staticmethod
+    @without_second_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         return _scaled(*ctx.saved_tensors, grad), None, None
 
@@ -55,6 +57,7 @@ class _CrossEntropy(torch.autograd.Function):
         return value
 
     @staticmethod
+    @without_second_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return _scaled(*ctx.saved_tensors, grad), None
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from backends.kernels.buffers import empty
+from backends.kernels.checks import without_second_derivative
 from backends.kernels.extension import extension
 from backends.kernels.operand import Operand
 
@@ -28,7 +28,7 @@ class MaximumFunction(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @without_second_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
         """Gradients of the weight and of ``x``."""
         weight, x, winner = ctx.saved_tensors

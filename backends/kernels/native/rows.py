@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from backends.kernels.buffers import empty
+from backends.kernels.checks import without_second_derivative
 from backends.kernels.extension import extension, workers
 from backends.kernels.native.aggregate import multiply
 from backends.kernels.operand import Operand, operand
@@ -33,18 +33,18 @@ class _SumOfRows(torch.autograd.Function):
         x = x.detach().contiguous()
         scale = part.on(x.device).inverse_in_degrees(x.dtype) if mean else None
         ctx.origin = origin
-        ctx.save_for_backward(scale)
+        ctx.save_for_backward(scale, origin.weight)
         return multiply(part.forward, x, weight, scale), x.index_select(0, origin.rows) if with_own else None
 
     @staticmethod
-    @once_differentiable
+    @without_second_derivative
     def backward(ctx: Any, grad: Tensor, grad_own: Tensor | None) -> tuple[Tensor | None, ...]:
-        (scale,), origin = ctx.saved_tensors, ctx.origin
+        (scale, weight), origin = ctx.saved_tensors, ctx.origin
         matrix, grad = operand(origin.csr), grad.contiguous()
         spread = empty((matrix.shape[0], grad.shape[1]), grad.dtype)
         extension.spread_rows(grad, scale, origin.rows.numpy(), spread, workers(spread.numel(), 1))
-        weight = None if origin.weight is None else matrix.transposed_weight(origin.weight)
-        grad_x = multiply(matrix.backward, spread, weight, None)
+        factors = None if weight is None else matrix.transposed_weight(weight)
+        grad_x = multiply(matrix.backward, spread, factors, None)
         if grad_own is not None:
             extension.add_rows(grad_own.contiguous(), origin.rows.numpy(), grad_x, workers(grad_own.numel(), 1))
         return None, None, grad_x, None, None, None

@@ -20,7 +20,7 @@ def dense(
 
 def projection(x: Tensor, weight: Tensor, att_src: Tensor, att_dst: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """``z = x @ weight`` [rows, heads, d], and its inner products with both attention vectors [rows, heads]."""
-    z = (x @ weight).view(-1, *att_src.shape)
+    z = (x @ weight).view(len(x), *att_src.shape)
     return z, (z * att_src).sum(-1), (z * att_dst).sum(-1)
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from backends.kernels import plain
+from backends.kernels.checks import without_second_derivative
 from backends.kernels.operand import Operand
 from backends.kernels.triton.layout import Side, side_of
 from backends.kernels.triton.sums import add_rows
@@ -48,6 +49,7 @@ class _Sum(torch.autograd.Function):
         return multiply(side_of(matrix, x.device), x.detach(), None if weight is None else weight.contiguous(), scale)
 
     @staticmethod
+    @without_second_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None, Tensor | None, None]:
         weight, x = ctx.saved_tensors
         matrix: Operand = ctx.matrix

@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from backends.kernels.checks import without_second_derivative
 from backends.kernels.operand import Operand
 from backends.kernels.triton.dropout import constants, retained
 from backends.kernels.triton.layout import RowPieces, side_of
@@ -304,6 +305,7 @@ class _Gat(torch.autograd.Function):
         return add_rows(side_of(attention.matrix, z.device), z, weights)
 
     @staticmethod
+    @without_second_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         z, *inputs, row_max, row_sum = ctx.saved_tensors
         attention, scores, rows, grad = ctx.attention, tuple(inputs), (row_max, row_sum), grad.contiguous()

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from backends.kernels.checks import ACTIVATIONS
+from backends.kernels.checks import ACTIVATIONS, without_second_derivative
 from backends.kernels.triton.dropout import constants, retained
 
 _ENTRIES = 1024  # of a program
@@ -115,6 +115,7 @@ class _Finish(torch.autograd.Function):
         return out
 
     @staticmethod
+    @without_second_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
         (out,) = ctx.saved_tensors
         grad = grad.contiguous()

@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from backends.kernels.checks import without_second_derivative
 from backends.kernels.operand import Operand
 from backends.kernels.triton.layout import side_of
 
@@ -85,6 +86,7 @@ class _Dropout(torch.autograd.Function):
         return _dropped(x.detach(), mask, matrix)
 
     @staticmethod
+    @without_second_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         return _dropped(grad, ctx.mask, ctx.matrix), None, None
 

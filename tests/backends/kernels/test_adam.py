@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.kernels import AdamRates, adam, adam_step, plain
+from backends.kernels import AdamRates, adam, adam_step, dense, plain
 
 SIZES = st.sampled_from([(1,), (17,), (0, 4), (33, 7), (1433, 16), (130, 129)])
 
@@ -66,3 +66,13 @@ def test_any_number_of_threads_gives_the_same_bits():
 def test_what_does_not_fit_the_parameter_is_refused(wrong, message):
     with pytest.raises(ValueError, match=message):
         adam(torch.ones(2), wrong, torch.zeros(2), torch.zeros(2), AdamRates(1, 0.1))
+
+
+def test_a_step_between_two_backward_passes_is_noticed():
+    weight = torch.ones(3, 2, requires_grad=True)
+    loss = dense(torch.ones(4, 3, requires_grad=True), weight).sum()
+    step = adam_step(weight, torch.zeros(3, 2), torch.zeros(3, 2))
+    loss.backward(retain_graph=True)
+    step(weight.grad, AdamRates(1, rate=0.1, decay=0.0))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()

@@ -6,20 +6,25 @@ import torch
 
 from backends.kernels import (
     Mask,
+    MatrixRows,
     bias_activation,
     binary_cross_entropy,
     count_sources,
+    cross_entropy,
     dense,
     dropout,
     edge_softmax,
     gat,
     partition_rows,
     product,
+    projection,
     sddmm,
     spmm,
     spmm_layer,
+    spmm_with_own,
     take_rows,
 )
+from backends.kernels.loops import with_self_loops
 from backends.kernels.operand import operand
 from datasets.csr import Csr, csr_from_edges
 from tests.backends.kernels.matrices import random_csr, use_plain
@@ -96,18 +101,80 @@ def test_matrices(indptr, indices, rows, words):
             call()
 
 
-def test_a_second_derivative_is_refused():
-    a, b = torch.ones(30, 2, requires_grad=True), torch.ones(40, 2, requires_grad=True)
-    (grad,) = torch.autograd.grad(sddmm(MATRIX, a, b).square().sum(), a, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        grad.sum().backward()
+ROWS = np.arange(9)
+TAKEN = MatrixRows(MATRIX, None, torch.from_numpy(ROWS))
 
 
-def test_a_second_derivative_of_attention_is_refused():
-    z, src, dst = (torch.ones(shape, requires_grad=True) for shape in ((40, 1, 2), (40, 1), (30, 1)))
-    (grad,) = torch.autograd.grad(gat(MATRIX, z, src, dst).square().sum(), z, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        grad.sum().backward()
+def trained(*shape):
+    return torch.ones(shape, requires_grad=True)
+
+
+DIFFERENTIABLE = {
+    "sddmm": lambda: sddmm(MATRIX, trained(30, 2), trained(40, 2)),
+    "edge softmax": lambda: edge_softmax(MATRIX, trained(160, 1)),
+    "attention": lambda: gat(MATRIX, trained(40, 1, 2), trained(40, 1), trained(30, 1)),
+    "sum": lambda: spmm(MATRIX, trained(40, 2), trained(160)),
+    "mean": lambda: spmm(MATRIX, trained(40, 2), reduce="mean"),
+    "max": lambda: spmm(MATRIX, trained(40, 2), reduce="max"),
+    "layer": lambda: spmm_layer(MATRIX, trained(40, 2), trained(2)),
+    "copied rows": lambda: spmm_with_own(take_rows(MATRIX, ROWS)[0], trained(40, 2), None, "sum", TAKEN, False)[0],
+    "dense": lambda: dense(trained(40, 2), trained(2, 3), trained(3), relu=True),
+    "projection": lambda: projection(trained(40, 2), trained(2, 3), trained(1, 3), trained(1, 3))[0],
+    "bias": lambda: bias_activation(trained(40, 2), trained(2), "elu"),
+    "dropout": lambda: dropout(trained(40, 2), Mask(0.5, 1)),
+    "cross entropy": lambda: cross_entropy(trained(40, 2), torch.zeros(40, dtype=torch.int64)),
+    "binary cross entropy": lambda: binary_cross_entropy(trained(40, 2), torch.zeros(40, 2)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Using backward")
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_a_second_derivative_is_refused(name):
+    total = DIFFERENTIABLE[name]().sum()
+    with pytest.raises(RuntimeError, match="no second derivative: leave out create_graph"):
+        total.backward(create_graph=True)
+
+
+@pytest.mark.parametrize("row_parallel", [True, False], ids=["native", "scatter"])
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+def test_what_was_first_computed_in_inference_mode_trains(reduce, row_parallel):
+    matrix, weight = random_csr(3, 30, 30, 160), torch.rand(160)
+    with torch.inference_mode():
+        spmm(matrix, torch.ones(30, 2), weight, reduce, row_parallel=row_parallel)
+        made_there = torch.rand(160)
+        first = product(matrix, torch.ones(30, 2), made_there, transposed=True)
+        made_there.mul_(2.0)
+        assert torch.equal(product(matrix, torch.ones(30, 2), made_there, transposed=True), 2.0 * first)
+    x = torch.ones(30, 2, requires_grad=True)
+    spmm(matrix, x, weight, reduce, row_parallel=row_parallel).sum().backward()
+    other = torch.ones(30, 2, requires_grad=True)
+    spmm(random_csr(3, 30, 30, 160), other, weight, reduce, row_parallel=row_parallel).sum().backward()
+    assert torch.equal(x.grad, other.grad)
+
+
+def test_weights_that_change_before_the_backward_pass_are_refused():
+    weight = torch.ones(160)
+    out = spmm_layer(MATRIX, torch.ones(40, 2, requires_grad=True), torch.zeros(2), weight)
+    weight.mul_(2.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"scale": np.ones(3)}, "scale has 3 entries for 40 columns"),
+        ({"scale": np.ones(40), "edge_weights": np.ones(9)}, "edge_weights has 9 entries for"),
+        (
+            {"scale": np.ones(40), "edge_weights": np.ones(9), "positions": np.zeros(9, dtype=np.int64)},
+            "positions has 9 entries",
+        ),
+    ],
+    ids=["scale", "weights", "positions"],
+)
+def test_arrays_of_loops_that_do_not_fit_are_refused(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        with_self_loops(MATRIX, **arguments)
 
 
 def test_indices_grow_to_64_bits_where_32_do_not_hold_them():

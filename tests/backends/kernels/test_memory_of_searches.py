@@ -42,6 +42,19 @@ khop(csr, np.arange(4_096), [None, None], scope="target")
 print(mark.growth() / (threads * 4_096 * nodes / 8))
 """
 
+WHOLE_ROW = """
+import numpy as np
+from backends.kernels import sample_neighbors
+from datasets.csr import Csr
+from datasets.high_water import HighWater
+
+degree = 2_000_000
+csr = Csr(np.array([0, degree], dtype=np.int32), np.zeros(degree, dtype=np.int32), (1, 1))
+mark = HighWater()
+sample_neighbors(csr, np.array([0]), None, sampler="weighted", weight=np.ones(degree, dtype=np.float32))
+print(mark.growth() / degree)
+"""
+
 
 def output(program: str) -> str:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -57,3 +70,7 @@ def test_want_of_memory_while_a_row_is_sampled_is_a_memory_error() -> None:
 
 def test_many_threads_have_no_bit_each_for_every_copy_of_every_node() -> None:
     assert float(output(MANY_THREADS)) < 0.6
+
+
+def test_a_hub_sampled_whole_by_weight_takes_memory_by_its_edges() -> None:
+    assert float(output(WHOLE_ROW)) < 80  # bytes an edge, of which a table of its places had 96

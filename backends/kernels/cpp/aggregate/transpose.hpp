@@ -57,6 +57,7 @@ void transpose(const CsrView<I>& a, int64_t columns, const Transposed<I>& out, i
     const int parts = int(std::clamp<int64_t>(a.edges() / std::max<int64_t>(columns, 1), 1, threads));
     const std::vector<int64_t> cuts = equal_shares(a.edges(), parts);  // of edges: a row may be as long as many others
     std::vector<std::vector<I>> at(parts);  // of each part: how many edges a column has, then where its next one goes
+    for (auto& counts : at) counts.reserve(columns);  // here: want of memory is an exception, which no thread may let out
 #pragma omp parallel for num_threads(parts) schedule(static, 1)
     for (int part = 0; part < parts; ++part) {
         at[part].assign(columns, 0);

@@ -165,16 +165,14 @@ class RowSampler {
     // Successive draws from the sums of the weights; places drawn before are rejected.
     void by_weight(const Row& row, uint64_t edge_key, uint64_t draw_key, int64_t kept, int64_t* out) {
         const double* sums = sums_of(row);
-        moved_.start(kept);
+        drawn_.start(row.degree(), kept);
         int64_t taken = 0, rejected = 0;
         for (int64_t draw = 0; taken < kept && rejected < kRejected; ++draw) {
             const int64_t place = place_of(sums, row.degree(), keyed(draw_key, draw));
-            int64_t& mark = moved_.at(place);
-            if (mark == kDrawn) {
+            if (drawn_.draw(place))
+                out[taken++] = row.begin + place, rejected = 0;
+            else
                 ++rejected;
-                continue;
-            }
-            mark = kDrawn, out[taken++] = row.begin + place, rejected = 0;
         }
         if (taken == kept) return;
         smallest_.start(kept);  // by keys, those drawn first: a few heavy weights hide the others
@@ -182,7 +180,7 @@ class RowSampler {
             const int64_t count = std::min(kBlock, row.end - begin);
             fill_keys(edge_key, begin, count);
             for (int64_t i = 0; i < count; ++i)
-                if (moved_.holds(begin + i - row.begin)) keys_[i] = std::numeric_limits<int64_t>::min();
+                if (drawn_.holds(begin + i - row.begin)) keys_[i] = std::numeric_limits<int64_t>::min();
             smallest_.offer(keys_, count, begin);
         }
         const auto& sorted = smallest_.sorted();
@@ -221,7 +219,7 @@ class RowSampler {
     std::vector<double> sums_;
     Smallest smallest_;
     Shuffle shuffle_;
-    MovedPlaces moved_;  // here: the places drawn by weight
+    DrawnPlaces drawn_;  // by weight
 };
 
 }  // namespace kernels

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "common/hash.hpp"
 
 namespace kernels {
-
-constexpr int64_t kDrawn = -1;  // in place of an element
 
 // Where a shuffle has moved elements of a row: a hash table of the places that no longer hold their own number.
 class MovedPlaces {
@@ -19,7 +18,7 @@ class MovedPlaces {
         while (slots < 4 * swaps) slots *= 2;
         if (slots > int64_t(slots_.size())) slots_.assign(slots, Slot{}), round_ = 0;
         if (++round_ == 0) std::fill(slots_.begin(), slots_.end(), Slot{}), round_ = 1;
-        mask_ = slots_.size() - 1;
+        mask_ = slots - 1;  // of a table that may be larger, as those of earlier rounds: its first slots stay in cache
     }
     int64_t& at(int64_t place) {
         for (uint64_t s = uint64_t(place) * kGamma >> 20;; ++s) {
@@ -46,6 +45,31 @@ class MovedPlaces {
     std::vector<Slot> slots_;
     uint64_t mask_ = 0;
     uint32_t round_ = 0;
+};
+
+// The places of a row that were drawn: marks where many of its places are, else a hash table.
+class DrawnPlaces {
+  public:
+    void start(int64_t degree, int64_t count) {
+        is_marked_ = degree <= 4 * count;
+        if (is_marked_)
+            marks_.assign(degree, 0);
+        else
+            moved_.start(count);
+    }
+    // Whether a place is drawn for the first time.
+    bool draw(int64_t place) {
+        if (is_marked_) return !std::exchange(marks_[place], 1);
+        return std::exchange(moved_.at(place), kDrawn) != kDrawn;
+    }
+    bool holds(int64_t place) const { return is_marked_ ? marks_[place] != 0 : moved_.holds(place); }
+
+  private:
+    static constexpr int64_t kDrawn = -1;  // in place of an element
+
+    bool is_marked_ = false;
+    std::vector<uint8_t> marks_;
+    MovedPlaces moved_;
 };
 
 // Fisher and Yates's shuffle of 0 to degree - 1, stopped early: swap r exchanges the elements at r and at
