@@ -325,8 +325,7 @@ class Session:
 
     def _crowded(self, facts: Json) -> Json:
         """What there is as ``oversubscribed``, where threads, ranks or workers have to share it."""
-        processes = max(crowds(facts).values(), default=1)
-        return {} if self._cuda() else oversubscribed(self.config.threads, processes, self.cores)
+        return {} if self._cuda() else oversubscribed(self.config.threads, crowds(facts), self.cores)
 
     def _parts(self, seconds: float) -> Json:
         """What the seconds of a timed call are for, and its calls of torch, for scenarios that know."""

@@ -247,7 +247,7 @@ class CellRun:
 
 def _crowded(config: CellConfig) -> dict[str, float]:
     """What threads or ranks have to share as ``oversubscribed``, as facts would say it."""
-    ranks = int(config["backend"].get("ranks") or 1)
+    ranks = {"backend.ranks": int(config["backend"].get("ranks") or 1)}
     return oversubscribed(config["threads"], ranks, usable_cores()) if config["device"] == "cpu" else {}
 
 

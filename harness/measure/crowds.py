@@ -16,10 +16,13 @@ def crowds(facts: Mapping[str, Any]) -> dict[str, int]:
     return {option: len(each) for option, each in listed.items() if isinstance(each, list | tuple)}
 
 
-def oversubscribed(threads: int, processes: int, cores: float) -> dict[str, float]:
-    """The cores, or the cell's threads if these are fewer, where more threads or processes than that have to share.
+def oversubscribed(threads: int, counts: Mapping[str, int], cores: float) -> dict[str, float]:
+    """What has to be shared, by threads, or by ranks and workers as ``crowds`` counts them; empty where nothing has.
 
-    Each rank and worker has a thread at least: more of them than ``threads`` use more cores than the cell is given.
+    That is the cores, for ranks the cell's threads where these are fewer: each rank has a thread at least, and takes a
+    core that the engines beside it do not get. Workers add cores on purpose, as in a measurement of speed-ups.
     """
     shared = min(cores, threads)
-    return {"oversubscribed": shared} if max(threads, processes) > shared else {}
+    if counts.get("backend.ranks", 1) > shared:
+        return {"oversubscribed": shared}
+    return {"oversubscribed": cores} if max(threads, counts.get("backend.workers", 1)) > cores else {}

@@ -124,8 +124,18 @@ def test_more_workers_or_ranks_than_cores_are_told(tmp_path, facts, told):
         (2, {}, 1.5, {"oversubscribed": 1.5}),
         (2, {"ranks": {"edges": [1] * 8}}, 64, {"oversubscribed": 2}),
         (8, {"ranks": {"edges": [1] * 8}}, 64, {}),
+        (1, {"workers": [{}] * 2}, 2, {}),
+        (1, {"workers": [{}] * 3}, 2, {"oversubscribed": 2}),
     ],
-    ids=["half-a-core", "a-core-and-a-half", "two-threads", "ranks-beyond-threads", "a-thread-a-rank"],
+    ids=[
+        "half-a-core",
+        "a-core-and-a-half",
+        "two-threads",
+        "ranks-beyond-threads",
+        "a-thread-a-rank",
+        "a-core-a-worker",
+        "workers-beyond-cores",
+    ],
 )
 def test_a_quota_and_the_threads_bound_what_processes_may_use(tmp_path, threads, facts, cores, told):
     opened = session(tmp_path)

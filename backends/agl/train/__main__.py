@@ -56,6 +56,8 @@ def prepared_trainer(
     refuse_unused_columns(spec, sampling, reader.manifest["filter"], reader.edge_columns, str(folder))
     if isinstance(spec, UserModelSpec):
         refuse_frozen_parameters(spec, strategy, settings.decay)
+    if "checkpoint_every" in stated and not settings.servers:
+        raise ValueError("checkpoint_every is of servers that are started again: leave it out, or give -c servers=1")
     if settings.servers and strategy in SERVED:
         cluster.require(f"-t {strategy} with -c servers={settings.servers}", "-c servers=0")
     training = TrainingSpec(**{name: getattr(settings, name) for name in TRAINING})

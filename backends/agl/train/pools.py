@@ -54,10 +54,12 @@ class ThreadPool:
         """Call a method of every worker in its thread; the first error aborts the waits of the others."""
         pairs = zip(self.workers, arguments, strict=True)
         running = [self.threads.submit(getattr(worker, method), *of_worker) for worker, of_worker in pairs]
-        for ended in as_completed(running):
-            if error := ended.exception():
-                self.server.abort()  # others may be waiting for the failed one
-                raise error
+        try:
+            for ended in as_completed(running):
+                ended.result()
+        except BaseException:  # also a Ctrl-C, after which nobody waits for them
+            self.server.abort()  # others may be waiting for the failed one
+            raise
         return [future.result() for future in running]
 
     def close(self) -> None:

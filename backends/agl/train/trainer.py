@@ -145,6 +145,11 @@ class DistributedTrainer(AglTrainer):
             return state
         return self.layout.split(self.pool.servers.values())
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether the pipelines of the workers run, each on its share of the threads."""
+        return bool(self.config.on("pipeline")) and self.job.training.threads >= self.config.pipeline_from
+
     def facts(self) -> dict[str, Any]:
         """Facts of the trainer; medians over all epochs per worker, sums per server."""
         assert self.pool is not None

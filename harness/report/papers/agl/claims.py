@@ -42,7 +42,13 @@ def _claim(curve: Series, graph: PublishedGraph) -> str:
 
 
 def largest_memory(records: SuiteRecords, stage: str) -> str:
-    """Highest peak of a process tree of ours on the largest graph in a stage, of any series."""
-    points = [point for curve in series(records) if curve.stage == stage and curve.ours for point in curve.points]
-    most = max((point for point in points if point.peak), key=lambda point: (point.nodes, point.peak), default=None)
-    return NOTHING if most is None else f"{formats.memory(most.peak)} on {most.nodes:,.0f} nodes"
+    """Highest peak of a process tree of ours in a stage, on the largest graph of the published width."""
+    features = published_graph(records).features
+    curves = [curve for curve in series(records) if curve.stage == stage and curve.ours]
+    points = [point for curve in curves if curve.features == features for point in curve.points if point.peak]
+    if curves and not points:
+        return f"no claim: not measured with the published {features} features"
+    most = max(points, key=lambda point: (point.nodes, point.peak), default=None)
+    if most is None:
+        return NOTHING
+    return f"{formats.memory(most.peak)} on {most.nodes:,.0f} nodes{formats.marked(most.doubts)}"

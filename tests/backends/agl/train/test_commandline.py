@@ -194,6 +194,7 @@ MISTAKES = [
     (["-c", "servers=2"], "-t local does not use servers: leave out -c servers, or give -t sync or async or bounded"),
     (["-t", "allreduce", "-c", "servers=2"], "-t allreduce does not use servers"),
     (["-t", "sync", "-c", "staleness=5"], "-t sync does not use staleness: leave out -c staleness, or give -t bounded"),
+    (["-t", "sync", "-c", "checkpoint_every=5"], "is of servers that are started again: leave it out, or give -c serv"),
     (["-t", "sync", "-c", "workers=3"], "1 shards for 3 workers"),
     (["-i", "nowhere"], "GraphFlat did not finish there"),
     (["-o", "model.npz"], "model.npz is no .safetensors file"),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from backends.ablation import resolve
 from backends.agl.config import AglConfig
+from backends.agl.train import pools
 from backends.agl.train.trainer import DistributedTrainer, trainer_of
 from backends.agl.train.worker import WorkerClock, training_job_of
 from backends.base.gradient_exchange import Servers
@@ -272,6 +273,18 @@ def test_facts_count_bytes_steps_and_seconds():
     assert (
         len(trainer.facts()["workers"]) == 2 and trainer.facts()["servers"][0]["updates_in_all"] == 2 * facts["steps"]
     )
+    trainer.close()
+
+
+def test_an_interrupt_ends_the_workers_of_this_process_at_their_next_step(monkeypatch):
+    def interrupted(running):
+        raise KeyboardInterrupt
+
+    trainer = prepared("gcn", 3, workers=2, strategy="sync", servers=0)
+    monkeypatch.setattr(pools, "as_completed", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.epoch(0, WorkerClock())
+    assert trainer.pool.server.aborted
     trainer.close()
 
 
