@@ -18,7 +18,7 @@ from datasets.cache import make_room, remove_unused, use
 from datasets.files import atomic_folder, write_atomic
 from datasets.hashes import digest
 from datasets.high_water import HighWater
-from datasets.order_packages import order_packages
+from datasets.order.packages import order_packages
 from datasets.paths import find_files
 from datasets.plugins import plugins
 from datasets.registry import Entry, entry_of, load_dataset

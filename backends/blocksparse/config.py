@@ -96,12 +96,13 @@ class BlocksparseConfig(BackendConfig):
 
     def _refuse_unread(self) -> None:
         """Raise ValueError for options of ranks where there are none, and of forms that are switched off."""
-        options = OF_RANKS | {"link": []}
-        if self.ranks == 1 and not self.replay and (unread := [n for n in options if getattr(self, n) != options[n]]):
-            raise ValueError(
-                f"backend.{unread[0]}={getattr(self, unread[0])} is an option of ranks, and backend.ranks=1: give more "
-                "ranks, numbers of them to model (backend.replay), or leave it out"
-            )
+        for option, default in (OF_RANKS | {"link": []}).items():
+            value = getattr(self, option)
+            if self.ranks == 1 and not self.replay and value != default:
+                raise ValueError(
+                    f"backend.{option}={value} is an option of ranks, and backend.ranks=1: give more ranks, numbers of "
+                    "them to model (backend.replay), or leave it out"
+                )
         for switch in ("panels", "tiles"):
             if getattr(self, switch) == "false" and self.forms == switch:
                 raise ValueError(f"backend.forms={switch} is not allowed with backend.{switch}=false: leave out one")

@@ -1,6 +1,5 @@
 """The full-batch engine on several ranks: rows of the matrix divided in 1D or, with replication, in 1.5D."""
 
-import os
 from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
@@ -143,11 +142,8 @@ class RanksTrainer(BlocksparseTrainer):
     def facts(self) -> dict[str, Any]:
         """Also what each rank holds, received in the last epoch, and does in the seconds of a pass.
 
-        ``oversubscribed``: cores, or threads if these are less, where ranks are more. Where memory does not hold that
-        pass, ``ranks.status`` says so.
+        Where memory does not hold that pass, ``ranks.status`` says so.
         """
-        shared = min(len(os.sched_getaffinity(0)), self.training.threads)
-        crowded = {"oversubscribed": shared} if self.layout.ranks > shared else {}
         forms = unless_out_of_memory(lambda: {"forms": self.each("forms")})
         phases = unless_out_of_memory(lambda: {"phases": [asdict(of_rank) for of_rank in self.phases()]})
         counted = {
@@ -160,7 +156,7 @@ class RanksTrainer(BlocksparseTrainer):
             "network": str(self.config.network) if self.config.link else "this machine's own",
         }
         # a failure ends all ranks, so that the first one of several is the reason
-        facts = super().facts() | crowded | {"ranks": counted | phases | forms}
+        facts = super().facts() | {"ranks": counted | phases | forms}
         if self.config.replay and self.trains:
             facts["replay"] = [{"ranks": self.layout.ranks} | unless_out_of_memory(self.model_beside)]
         return facts

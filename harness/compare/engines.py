@@ -88,7 +88,7 @@ def _why_no_pair(a: Row, b: Row) -> str:
     if divides_nodes(a.record["config"]):
         return "assignments of different quality, which seconds alone do not rank: see the suites of distpart"
     if crowded := [row.label for row in (a, b) if row.oversubscribed]:
-        return f"more threads than cores, or ranks or workers than cores or threads, no speed: {', '.join(crowded)}"
+        return f"more threads or workers than cores, or ranks than cores or threads, no speed: {', '.join(crowded)}"
     if inline := [row.label for row in (a, b) if row.inline]:
         return f"measured inside of the parent process (launcher=inline), no speed: {', '.join(inline)}"
     if alone := [row.label for row in (a, b) if row.alone]:

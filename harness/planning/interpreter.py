@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from datasets.order_packages import order_packages
+from datasets.order.packages import order_packages
 from datasets.plugins import plugins
 from harness.measure import environment
 from harness.planning.schema import OrderConfig, RunConfig

@@ -25,7 +25,7 @@ def doubts(records: Sequence[Record]) -> list[Doubt]:
 
 
 def _oversubscribed(record: Record) -> Doubt:
-    """Name what had to share the cores, or ranks and workers that take more of them than the cell's threads."""
+    """Name what had to share the cores, or ranks that take more of them than the cell's threads."""
     shared, facts = record["facts"]["oversubscribed"], record["facts"]
     threads = int(record["config"]["threads"])
     ranks = record["config"]["backend"].get("ranks")

@@ -131,7 +131,7 @@ class Row:
 
     @property
     def oversubscribed(self) -> bool:
-        """Whether threads were more than the cores, or ranks or workers than cores or threads: no speed."""
+        """Whether threads or workers were more than the cores, or ranks than cores or threads: no speed."""
         return bool(self.ok) and bool(self.record["facts"].get("oversubscribed"))
 
     @property

@@ -162,28 +162,33 @@ def test_an_output_that_does_not_fit_is_absent_and_the_next_command_uploads_it(t
     assert not list(own_folder.iterdir())
 
 
-def test_a_result_that_cannot_be_uploaded_stays_and_the_repeated_command_uploads_it(tmp_path, own_folder, capsys):
-    """The inputs are gone by then, so that nothing can be computed again."""
+def commands(tmp_path: Path, place: str):
+    """AGL's commands: each module, its arguments, what it reads, its output below a place, and the files of that."""
     read = ["-h", "1", "--split", "0.8,0.1,0.1"]
-    shards, model, place = str(tmp_path / "flat"), str(tmp_path / "model.safetensors"), "full://users/result"
+    shards, model = str(tmp_path / "flat"), str(tmp_path / "model.safetensors")
     (inputs := tmp_path / "tables").mkdir()
     files = tables(inputs)
     assert flat.main([*files, *read, "-o", shards]) == 0
     assert train.main(["-m", "gcn", "-i", shards, "-o", model, "-c", "epochs=1"]) == 0
-    for main, command, source, output, left in (
-        (flat.main, [*files, *read], inputs, f"{place}/flat", 2),
-        (train.main, ["-m", "gcn", "-i", shards, "-c", "epochs=1"], Path(shards), f"{place}/model.safetensors", 1),
-        (infer.main, ["-m", model, *files], inputs, f"{place}/scores", 3),
-    ):
+    return [
+        (flat, [*files, *read], inputs, f"{place}/flat", 2),
+        (train, ["-m", "gcn", "-i", shards, "-c", "epochs=1"], Path(shards), f"{place}/model.safetensors", 1),
+        (infer, ["-m", model, *files], inputs, f"{place}/scores", 3),
+    ]
+
+
+def test_a_result_that_cannot_be_uploaded_stays_and_the_repeated_command_uploads_it(tmp_path, own_folder, capsys):
+    """The inputs are gone by then, so that nothing can be computed again."""
+    for module, command, source, output, left in commands(tmp_path, "full://users/result"):
         FullFileSystem.room = 0
-        assert main([*command, "-o", output]) == 1
+        assert module.main([*command, "-o", output]) == 1
         copy = Path(capsys.readouterr().err.split("uploads ")[1].strip())
         assert copy.exists() and own_folder in copy.parents
         FullFileSystem.room = 100
-        assert main([*command, "-o", output, *(["-c", "seed=7"] if main != flat.main else ["--seed", "7"])]) == 2
+        assert module.main([*command, "-o", output, *(["-c", "seed=7"] if module != flat else ["--seed", "7"])]) == 2
         assert f"{copy} is what another command finished for {output}" in capsys.readouterr().err
         source.rename(tmp_path / "away")
-        assert main([*command, "-o", output]) == 0
+        assert module.main([*command, "-o", output]) == 0
         assert "uploaded what was finished before" in capsys.readouterr().out
         (tmp_path / "away").rename(source)
         system, uploaded = fsspec.core.url_to_fs(output)
@@ -192,17 +197,9 @@ def test_a_result_that_cannot_be_uploaded_stays_and_the_repeated_command_uploads
 
 def test_a_kill_after_the_result_and_before_its_upload_loses_nothing(tmp_path, own_folder, monkeypatch, capsys):
     """The inputs are gone by then, so that nothing can be computed again; infer may leave its folder ``work``."""
-    read = ["-h", "1", "--split", "0.8,0.1,0.1"]
-    shards, model, place = str(tmp_path / "flat"), str(tmp_path / "model.safetensors"), "memory://killed"
-    (inputs := tmp_path / "tables").mkdir()
-    files = tables(inputs)
-    assert flat.main([*files, *read, "-o", shards]) == 0
-    assert train.main(["-m", "gcn", "-i", shards, "-o", model, "-c", "epochs=1"]) == 0
-    for module, name, command, source, output, left in (
-        (flat, "flatten_tables", [*files, *read], inputs, f"{place}/flat", 2),
-        (train, "trained", ["-m", "gcn", "-i", shards, "-c", "epochs=1"], Path(shards), f"{place}/m.safetensors", 1),
-        (infer, "write_results", ["-m", model, *files], inputs, f"{place}/scores", 3),
-    ):
+    last = {flat: "flatten_tables", train: "trained", infer: "write_results"}
+    for module, command, source, output, left in commands(tmp_path, "memory://killed"):
+        name = last[module]
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(module, name, ended_after(getattr(module, name)))
             module.main([*command, "-o", output])

@@ -8,10 +8,10 @@ import pytest
 
 from datasets import prepare
 from datasets.order import ORDERS
-from datasets.order_packages import order_packages
+from datasets.order.packages import order_packages
 from harness.planning.schema import OrderConfig
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def imported(module: str) -> set[str]:
@@ -34,6 +34,6 @@ def test_blocks_are_ordered_by_the_packages_of_their_order() -> None:
 def test_another_version_prepares_another_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     orders = [OrderConfig(name) for name in ("none", "rcm")]
     before = [prepare._order_folder(order) for order in orders]
-    monkeypatch.setattr("datasets.order_packages.version", lambda package: "0.1")
+    monkeypatch.setattr("datasets.order.packages.version", lambda package: "0.1")
     after = [prepare._order_folder(order) for order in orders]
     assert before[0] == after[0] and before[1] != after[1]
