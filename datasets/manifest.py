@@ -80,6 +80,7 @@ def _refuse_changes(name: str, hashes: Mapping[str, str], expected: Mapping[str,
     for file, value in hashes.items():
         if expected.get(file, value) != value:
             raise ValueError(
-                f"{name}: {file} has sha256 {value}, but {expected[file]} in {origin}: "
-                f"delete the file and run: python -m harness fetch dataset={name}"
+                f"{name}: {file} has sha256 {value}, but {expected[file]} in {origin}: delete the file and run: python "
+                f"-m harness fetch dataset={name}; if its source was changed for good, delete {name} from the "
+                "manifest.json of the cache before"
             )

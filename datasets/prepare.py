@@ -167,9 +167,10 @@ def _folder(sha256: str, dataset: Choice, order: Choice, cache: Path) -> Path:
 def _order_folder(order: Choice) -> str:
     """Name the folder of an order, by its options, the packages that it calls and, for a plug-in, its sources.
 
-    ``loaders_hash`` covers our own sources.
+    Of ``blockwise`` these are its inner order's. ``loaders_hash`` covers our own sources.
     """
-    plugin, packages = plugins("orders").get(order.name), order_packages(order.name, order.options)
+    computed = str(order.options.get("inner", "rcm")) if order.name == "blockwise" else order.name
+    plugin, packages = plugins("orders").get(computed), order_packages(order.name, order.options)
     sources = None if plugin is None else plugin.source_hash()
     identity = [part for part in (order.options, packages, sources) if part]
     return f"{order.name}-{digest(identity)}" if identity else order.name

@@ -100,6 +100,10 @@ class Servers:
         """Send a gradient, its range to each server."""
         self.ask([(at, "push", (worker, step, part, weight)) for at, part in enumerate(self._split(gradient))])
 
+    def finish(self, worker: int, step: int) -> None:
+        """Tell the servers that a worker pushed all steps before ``step``; wait until all workers have."""
+        self.call_all("finish", worker, step)
+
     def probe(self, worker: int, gradient: Vector, weight: float) -> None:
         """Send a gradient to be averaged without an update."""
         self.ask([(at, "probe", (worker, part, weight)) for at, part in enumerate(self._split(gradient))])

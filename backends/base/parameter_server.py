@@ -100,7 +100,8 @@ class ParameterServer:
     """A range of the parameters; methods may be called from many threads at once.
 
     The first ``decayed`` elements have weight decay. A server whose ``checkpoint`` file exists starts from it; only
-    the updates since it was written are lost.
+    the updates since it was written are lost. It is written every ``checkpoint_every`` updates, and when all workers
+    have finished an epoch.
     """
 
     def __init__(self, rules: UpdateRules, training: TrainingSpec, decayed: int, checkpoint: str | None = None) -> None:
@@ -127,7 +128,7 @@ class ParameterServer:
         self.optimizer = optimizer_over(decayed, undecayed, self.training)
         self.clocks = [-1] * self.rules.workers
         self.pulled_at = [0] * self.rules.workers
-        self.applied, self.updates = -1, 0
+        self.applied, self.updates, self.finished = -1, 0, 0
         self.pending: dict[int, StepGradients] = {}
         self.probed = StepGradients()
         self.restored: int | None = None
@@ -139,17 +140,33 @@ class ParameterServer:
         """
         start = time.perf_counter()
         with self.changed:
-            self._check_loaded()
-            self._tick(worker, step - 1)
-            self.changed.wait_for(lambda: self.aborted or min(self.clocks) >= step - 1 - self.rules.slack)
-            if self.aborted:
-                raise RuntimeError("another worker failed")
+            self._await(worker, step, self.rules.slack)
             waited = time.perf_counter() - start
             self.waited += waited
             self.pulled_at[worker] = self.updates
             values = self.vector.numpy().copy()
             self.seconds += time.perf_counter() - start - waited
             return values, waited
+
+    def finish(self, worker: int, step: int) -> None:
+        """Wait until all workers have pushed the steps before ``step``, as this one has.
+
+        The state is written before the first worker leaves. A server that is started again later would otherwise wait
+        for steps that it lost, of workers that make no call until the others are ready.
+        """
+        with self.changed:
+            self._await(worker, step, 0)
+            if self.finished < step:
+                self.finished = step
+                self._write_checkpoint()
+
+    def _await(self, worker: int, step: int, slack: float) -> None:
+        """Record that a worker pushed the steps before ``step``; wait until the others have, but for ``slack``."""
+        self._check_loaded()
+        self._tick(worker, step - 1)
+        self.changed.wait_for(lambda: self.aborted or min(self.clocks) >= step - 1 - slack)
+        if self.aborted:
+            raise RuntimeError("another worker failed")
 
     def push(self, worker: int, step: int, gradient: Vector | None, weight: float) -> None:
         """Accept the mean gradient over ``weight`` labels; ``None`` is a step without a batch.

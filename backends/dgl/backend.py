@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,34 +15,14 @@ from backends.base.refusals import refuse_fanouts
 from backends.base.trainer import Batch, TorchTrainer
 from backends.batches import BatchPlan
 from backends.contract import Clock, Nodes
+from backends.dgl.graphs import DglWholeGraph, LoopFreeGraph
 from backends.dgl.network import DglHop, DglNetwork, DglStructure, aggregate, aggregates_first, attend
-from backends.dgl.quiet import dgl, graph_of, libxsmm_effect
-from backends.dgl.sampling import DefinedSampler, LoopFreeGraph, NeighbourSampler
+from backends.dgl.quiet import dgl, libxsmm_effect
+from backends.dgl.sampling import DefinedSampler, NeighbourSampler
 from backends.model import ModelSpec, State, TrainingSpec
 from datasets.adjacency import SELF_LOOP_MODELS, Adjacency, adjacency_of
 from datasets.csr import Csr, csr_from_edges
 from datasets.graph import Graph
-
-
-class DglWholeGraph:
-    """A DGL graph with gcn's row scale; with gcn's edge weights for weighted graphs and with ``weighted``."""
-
-    def __init__(self, adjacency: Adjacency, weighted: bool) -> None:
-        self.graph, self.csr = graph_of(adjacency.csr), adjacency.csr
-        weighted = weighted or adjacency.edge_weight is not None
-        self.weight = _column(adjacency.weight) if weighted else None
-        self.scale = None if weighted else _column(adjacency.inverse_sqrt_degree)
-        features = adjacency.edge_features
-        self.features = None if features is None else torch.from_numpy(features)
-
-    def hop(self, block: Any = None) -> DglHop:
-        """The graph of one layer: a sampled block, or the whole graph."""
-        if block is None:
-            return DglHop(self.graph, self.csr.shape[0], self.scale, self.weight, self.features)
-        scale = None if self.scale is None else self.scale[block.srcdata[dgl.NID]]
-        weight = None if self.weight is None else self.weight[block.edata[dgl.EID]]
-        features = None if self.features is None else self.features[block.edata[dgl.EID]]
-        return DglHop(block, block.num_dst_nodes(), scale, weight, features)
 
 
 class TargetBatches(list[Tensor]):
@@ -75,7 +54,7 @@ class DglTrainer(TorchTrainer):
     """Full batches over one graph; mini batches from DGL's DataLoader, with all neighbours or those it samples."""
 
     draws_fanouts = True
-    loop_free: LoopFreeGraph | None = None
+    whole: DglWholeGraph | LoopFreeGraph
 
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
         """The network over DGL's kernels, which get the cell's number of threads."""
@@ -96,28 +75,31 @@ class DglTrainer(TorchTrainer):
         dgl.seed(self.training.seed)
 
     def prepare_structure(self) -> None:
-        """Build the whole graph, for full batches or to sample mini batches from."""
+        """Build the whole graph for full batches, or what mini batches are sampled from."""
         if self.plan.full_batch:
             refuse_fanouts(self.spec, self.config.name, "set training.batch_size, or model.fanouts=[]")
         super().prepare_structure()
         if not self.plan.full_batch:
             self.sample_from_graph(list(self.spec.fanouts) or [-1] * self.spec.layers)
             self.features = self.input_of(self.graph.features)
-            if self.spec.fanouts and self.spec.name in SELF_LOOP_MODELS:
-                self.loop_free = LoopFreeGraph(self.graph.csr)
 
     def sample_from_graph(self, fanouts: list[int]) -> None:
-        """Build the whole graph to sample from, and the sampler; ``fanouts`` first layer first, -1 for all."""
-        self.whole, self.sampler = self.whole_graph(self.graph), NeighbourSampler(fanouts)
+        """Build the graph to sample from, and the sampler; ``fanouts`` first layer first, -1 for all."""
+        self.sampler = NeighbourSampler(fanouts)
+        if self.spec.fanouts and self.spec.name in SELF_LOOP_MODELS:
+            adjacency = adjacency_of(self.graph, self.spec.name)
+            self.whole = LoopFreeGraph(self.graph.csr, adjacency, self.config.variant == "weighted")
+        else:
+            self.whole = self.whole_graph(self.graph)
 
     def sample_blocks(self, batches: list[Nodes], sampler: Any = None) -> Iterator[Any]:
         """Sample the blocks of each batch, in their order."""
-        graph = self.whole.graph if self.loop_free is None else self.loop_free.graph
+        graph = self.whole.graph
         targets = [torch.from_numpy(nodes).to(graph.idtype) for nodes in batches]
         return load_blocks(graph, targets, sampler or self.sampler, self.config.workers)
 
     def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
-        """Yield the batches of an epoch; phase ``load`` is the wait for the sampler, ``vectorize`` the gather."""
+        """Yield the batches of an epoch; phase ``load`` waits for the sampler, ``vectorize`` gathers and adds loops."""
         if self.plan.full_batch:
             yield self.full
             return
@@ -138,9 +120,7 @@ class DglTrainer(TorchTrainer):
         return self.batch_of(inputs, blocks, targets)
 
     def batch_of(self, inputs: Tensor, blocks: list[Any], targets: Nodes) -> Batch:
-        """Build a batch from sampled blocks: gather features, and gcn's scale or weights of the whole graph."""
-        if self.loop_free is not None:
-            blocks = [self.loop_free.add_loops(block) for block in blocks]
+        """Build a batch from sampled blocks: features, the graph's scale or weights, and loops that are not sampled."""
         hops = [self.whole.hop(block) for block in blocks]
         return Batch(DglStructure(hops), self.features.index_select(0, inputs), targets)
 
@@ -160,10 +140,6 @@ class DglTrainer(TorchTrainer):
         """Sizes of products, the operation that aggregates, and the effect of libxsmm on this machine."""
         variant = self.config.variant_for(self.spec.name)
         return super().facts() | {"variant": variant, "libxsmm": libxsmm_effect()}
-
-
-def _column(values: Any) -> Tensor | None:
-    return None if values is None else torch.from_numpy(np.array(values, dtype=np.float32))[:, None]
 
 
 def _csr(graph: Any) -> Csr:

@@ -3,12 +3,10 @@
 import os
 from typing import Any
 
-import numpy as np
 import torch
 
-from backends.dgl.quiet import dgl, graph_of
+from backends.dgl.quiet import dgl
 from backends.kernels import sample_neighbors
-from datasets.adjacency import add_self_loops
 from datasets.csr import Csr
 
 
@@ -48,27 +46,3 @@ class DefinedSampler(dgl.dataloading.BlockSampler):  # type: ignore[misc]
             reached = block.srcdata[dgl.NID]
             blocks.insert(0, block)
         return reached, seed_nodes, blocks
-
-
-class LoopFreeGraph:
-    """A graph without self loops to sample from, whose blocks get their loops after sampling.
-
-    A fanout would otherwise leave out some nodes' own loops. The edges of ``graph`` are in the order of ``csr``; edges
-    of blocks with loops are numbered as in the adjacency with loops.
-    """
-
-    def __init__(self, csr: Csr) -> None:
-        self.graph = graph_of(csr)
-        is_edge, kind = add_self_loops(csr)[1] >= 0, self.graph.idtype
-        self.edge, self.loop = (torch.from_numpy(np.flatnonzero(mask)).to(kind) for mask in (is_edge, ~is_edge))
-
-    def add_loops(self, block: Any) -> Any:
-        """Give every destination of a block, which is its source of the same number, an edge to itself."""
-        sources, destinations = block.edges(order="eid")
-        nodes = torch.arange(block.num_dst_nodes(), dtype=block.idtype)
-        ends = torch.cat([sources, nodes]), torch.cat([destinations, nodes])
-        with_loops = dgl.create_block(ends, block.num_src_nodes(), block.num_dst_nodes(), idtype=block.idtype)
-        with_loops.srcdata[dgl.NID] = block.srcdata[dgl.NID]
-        places = self.edge[block.edata[dgl.EID].long()], self.loop[block.dstdata[dgl.NID].long()]
-        with_loops.edata[dgl.EID] = torch.cat(places)
-        return with_loops

@@ -15,8 +15,8 @@ from backends.distpart.backend import storage_of
 from backends.distpart.config import METHODS as OWN
 from backends.distpart.dispatch.numbering import Parts
 from backends.distpart.typed_graph import CsrEdges, GraphError, TypedGraph
-from backends.kernels.growing import Storage
 from backends.kernels.partition import UndirectedGraph
+from backends.progress import gibibytes
 from backends.registry import config_class, runtime
 from datasets.randomness import hash_ids
 from datasets.tables.out_of_core import Progress, silent
@@ -25,6 +25,7 @@ METHODS = (*OWN, "metis")
 _PIECE = 1 << 20
 _MOST_WEIGHT = 1 << 62  # sum of a constraint, in 64-bit integers
 _MOST_CLASSES = 256  # each of which is a weight of every node
+_BYTES_PER_LOAD = 16  # of a node, while the loads of all nodes are computed
 OBJECTIVES = {"cut": "cut", "vol": "volume", "volume": "volume"}
 
 
@@ -78,7 +79,8 @@ def assign(graph: TypedGraph, weights: NDArray[np.int64], options: AssignOptions
     """Return the part of each node, int32 by homogeneous id; ``weights`` [nodes, constraints] are balanced.
 
     Raises GraphError for more parts than nodes, for weights below zero or too large to be summed, for several loads
-    and ``metis``, and with ``strict`` for a bound that was not reached.
+    and ``metis``, and with ``strict`` for a bound that was not reached; ValueError for a graph beyond METIS's integers
+    or that METIS fails on.
     """
     if options.parts > max(1, graph.total_nodes):
         raise GraphError(
@@ -123,16 +125,20 @@ def _assigned(graph: TypedGraph, task: PartitionTask, options: AssignOptions, sh
     with tempfile.TemporaryDirectory(dir=options.workspace) as folder:
         try:
             with shown.phase("undirected graph"):
-                undirected = _undirected(graph, task, storage_of(options.memory, Path(folder)))
+                undirected = _undirected(graph, task, options.memory, Path(folder))
             parts: Parts = engine.assign(undirected, shown)
         except Unsupported as error:
-            raise ValueError(str(error)) from error
+            raise ValueError(f"{error}, one of {', '.join(OWN)}") from error
+        except RuntimeError as error:
+            if not is_metis:
+                raise
+            raise ValueError(f"METIS failed ({error}): use another partitioner, one of {', '.join(OWN)}") from error
         finally:
             engine.close()
     return parts
 
 
-def _undirected(graph: TypedGraph, task: PartitionTask, storage: Storage) -> UndirectedGraph:
+def _undirected(graph: TypedGraph, task: PartitionTask, memory: int, folder: Path) -> UndirectedGraph:
     """The undirected graph of all relations' edges; that of a single matrix needs no sorting."""
 
     def pieces() -> Iterator[tuple[Any, Any]]:
@@ -141,8 +147,9 @@ def _undirected(graph: TypedGraph, task: PartitionTask, storage: Storage) -> Und
     first, *others = graph.edges.values()
     if isinstance(first, CsrEdges) and not others:
         volume = task.objective == "volume"
+        storage = storage_of(memory, folder, first.csr.nnz if volume else None)
         return UndirectedGraph.of(first.csr, task.weights, task.threads, storage, directions=volume)
-    return UndirectedGraph.from_edges(pieces, task.weights, task.threads, storage)
+    return UndirectedGraph.from_edges(pieces, task.weights, task.threads, storage_of(memory, folder))
 
 
 def _refuse_broken_bounds(parts: Parts, task: PartitionTask) -> None:
@@ -162,22 +169,34 @@ def constraints(
     *,
     node_types: Mapping[str, Any] | NDArray[np.integer] | None = None,
     edges: bool = False,
+    memory: int = 0,
 ) -> NDArray[np.int64]:
     """The weights by which DGL's METIS balances, int64 [nodes, constraints].
 
     Without arguments each node type is balanced, one constraint per type. ``node_types`` are classes of nodes to
     balance instead, by homogeneous id or by node type. ``edges`` balances in-degrees: alone if there is one class,
-    beside the number of nodes of each class else (DGL's ``metis_partition_assignment``).
+    beside the number of nodes of each class else (DGL's ``metis_partition_assignment``). Raises MemoryError where they
+    take more than ``memory`` bytes, 0: no bound.
     """
     classes = _classes(graph, node_types)
     kinds = int(classes.max(initial=0)) + 1
     if node_types is not None and kinds > _MOST_CLASSES:
         raise GraphError(f"there are {kinds} classes to balance: at most {_MOST_CLASSES}, give some nodes the same")
+    _refuse_loads_beyond(memory, graph.total_nodes, kinds * (2 if edges else 1))
     shares = (classes[:, None] == np.arange(kinds)).astype(np.int64)
     if not edges:
         return shares
     degrees = _in_degrees(graph)[:, None]
     return degrees if kinds == 1 and node_types is None else np.concatenate([shares, shares * degrees], axis=1)
+
+
+def _refuse_loads_beyond(memory: int, nodes: int, loads: int) -> None:
+    needed = nodes * loads * _BYTES_PER_LOAD
+    if memory and needed > memory:
+        raise MemoryError(
+            f"{loads} loads of {nodes:,} nodes need {gibibytes(needed)} of memory, {gibibytes(memory)} were given: "
+            "raise it (--memory), or balance fewer classes of nodes (--balance)"
+        )
 
 
 def _classes(graph: TypedGraph, node_types: Mapping[str, Any] | NDArray[np.integer] | None) -> NDArray[np.int64]:
@@ -208,5 +227,7 @@ def _in_degrees(graph: TypedGraph) -> NDArray[np.int64]:
     degrees = np.zeros(graph.total_nodes, dtype=np.int64)
     for relation, start, stop in graph.chunks(1 << 22):
         _, destinations = graph.read(relation, start, stop)
-        degrees += np.bincount(destinations, minlength=graph.total_nodes)
+        first = int(destinations.min())
+        counts = np.bincount(destinations - first)  # of the chunk's own range: there may be many small relations
+        degrees[first : first + len(counts)] += counts
     return degrees

@@ -13,12 +13,18 @@ from backends.kernels.partition import Parts, UndirectedGraph
 from datasets.randomness import hash_ids
 
 _SHARE = 8  # of the memory: edges, their weights and those of the contracted graph are there at the same time
+_BYTES_PER_EDGE = 32  # of an undirected graph in memory, its directions and its contractions
 _FENNEL_POWER = 1.5  # gamma of the paper, which its price of a node contains
 
 
-def storage_of(memory: int, folder: Path) -> Storage:
-    """Arrays in ``folder`` where they are large for ``memory`` bytes; all in memory for 0."""
-    return Storage(folder, memory // _SHARE) if memory else IN_MEMORY
+def storage_of(memory: int, folder: Path, directed: int | None = None) -> Storage:
+    """Arrays in ``folder`` where they are large for ``memory`` bytes; all in memory for 0.
+
+    ``directed``: number of edges whose directions are read, which are known in memory alone: all lie there if they
+    take at most half of it.
+    """
+    fits = directed is not None and directed * _BYTES_PER_EDGE <= memory // 2
+    return IN_MEMORY if not memory or fits else Storage(folder, memory // _SHARE)
 
 
 class DistPartitioner(GraphPartitioner):
@@ -41,8 +47,9 @@ class DistPartitioner(GraphPartitioner):
             return graph.streamed(task.parts, bounds, slope, self.config.passes)
 
     def storage(self) -> Storage:
-        """Files of the temporary folder where memory is bounded."""
-        return storage_of(int(self.config.memory * 2**30), Path(tempfile.gettempdir()))
+        """Files of the temporary folder where memory is bounded and does not hold the directions of all edges."""
+        directed = self.graph.csr.nnz if self.reads_directions else None
+        return storage_of(int(self.config.memory * 2**30), Path(tempfile.gettempdir()), directed)
 
     @property
     def reads_directions(self) -> bool:

@@ -234,7 +234,8 @@ def _value(text: str) -> Any:
 
 
 def _weights(graph: TypedGraph, parsed: Any) -> Any:
-    return constraints(graph, node_types=_classes(graph, parsed.balance), edges=parsed.balance_edges)
+    classes, memory = _classes(graph, parsed.balance), int(parsed.memory * GIBIBYTE)
+    return constraints(graph, node_types=classes, edges=parsed.balance_edges, memory=memory)
 
 
 def _classes(graph: TypedGraph, attribute: str | None) -> dict[str, Any] | None:

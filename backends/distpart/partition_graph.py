@@ -1,6 +1,8 @@
 """``partition_graph`` with DGL's arguments, return values and files, for any graph and without DGL."""
 
+import os
 import tempfile
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.distpart.assign import AssignOptions, assign, constraints
-from backends.distpart.dispatch.job import DispatchJob, DispatchOptions, refuse_at_once
+from backends.distpart.dispatch.job import UNBOUNDED, DispatchJob, DispatchOptions, refuse_at_once
 from backends.distpart.dispatch.metadata import part_folder
 from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.dispatch.part import ORIGINAL_EDGES, ORIGINAL_NODES
 from backends.distpart.typed_graph import TypedGraph, typed_graph
 from datasets.array_files import create_array
 from datasets.graph import Graph
+from datasets.hashes import digest
 from datasets.partition.dgl_format import read_tensors
 from datasets.schema import Relation
 from datasets.tables.out_of_core import Progress, silent
@@ -37,11 +40,15 @@ def partition_graph(
     num_trainers_per_machine: int = 1,
     objtype: str = "cut",
     graph_formats: Any = None,
+    *,
+    threads: int | None = None,
 ) -> Any:
     """Assign nodes to ``num_parts`` parts and write each with its HALO nodes, for ``dgl.distributed.load_partition``.
 
-    The arguments are those of DGL 1.1.3's function; methods are ``multilevel``, the default, ``fennel``, ``ldg``,
-    ``random`` and ``metis``, ``graph_formats`` is ``None`` or ``coo``. ``write_partition`` takes all options.
+    The arguments are those of DGL 1.1.3's function and ``threads``, all cores unless that is a number. Methods are
+    ``multilevel``, the default, ``fennel``, ``ldg``, ``random`` and ``metis``, ``graph_formats`` is ``None`` or
+    ``coo``. Memory has no bound and grows with the threads, each of which has a table of all nodes.
+    ``write_partition`` takes all options.
 
     With ``return_mapping``: the original ids of nodes and of edges in the order of their new ids; dictionaries by type
     for a typed graph, arrays else. Raises ValueError and OSError as the assignment and the dispatch do.
@@ -49,8 +56,9 @@ def partition_graph(
     if graph_formats not in (None, "coo", ["coo"]):
         raise ValueError(f"graph_formats={graph_formats!r} is not allowed: files are in coo, which DGL converts itself")
     graph, folder = typed_graph(g) if isinstance(g, Graph) else g, Path(out_path)
-    options = AssignOptions(num_parts, part_method, objective=objtype)
-    dispatch = DispatchOptions(hops=num_hops, method=part_method)
+    threads = len(os.sched_getaffinity(0)) if threads is None else threads
+    options = AssignOptions(num_parts, part_method, objective=objtype, threads=threads)
+    dispatch = DispatchOptions(UNBOUNDED, threads, hops=num_hops, method=part_method)
     write_partition(
         graph,
         graph_name,
@@ -116,4 +124,5 @@ def _with_trainers(graph: TypedGraph, trainers: Any, folder: Path) -> TypedGraph
     for relation, start, stop in graph.chunks(_PIECE):
         _, destinations = graph.read(relation, start, stop)
         edge_data[relation][TRAINER][start:stop] = trainers[destinations]
-    return replace(graph, node_data=node_data, edge_data=edge_data)
+    sha256 = graph.sha256 and digest([graph.sha256, zlib.crc32(np.ascontiguousarray(trainers).data)])
+    return replace(graph, node_data=node_data, edge_data=edge_data, sha256=sha256)

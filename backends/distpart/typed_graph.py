@@ -99,6 +99,7 @@ class TypedGraph:
 
     ``nodes``: their number by type, in the order of the schema. A node's homogeneous id is its id within its type plus
     the number of nodes of the types before. ``node_data`` and ``edge_data`` hold arrays by type and name.
+    ``sha256`` names the content where it is known, as that of a data set.
     """
 
     name: str
@@ -107,6 +108,7 @@ class TypedGraph:
     edges: Mapping[Relation, RelationEdges]
     node_data: Mapping[str, Attributes] = field(default_factory=dict)
     edge_data: Mapping[Relation, Attributes] = field(default_factory=dict)
+    sha256: str = ""
 
     def __post_init__(self) -> None:
         """Raise GraphError for attributes of another length than their type."""
@@ -202,6 +204,7 @@ def typed_graph(graph: Graph) -> TypedGraph:
             {relation: CsrEdges(graph.csr)},
             {kind: node_attributes(graph, slice(0, graph.nodes))},
             {relation: {name: array for name, array in edge_data.items() if array is not None}},
+            graph.sha256,
         )
     return _typed(graph, graph.schema)
 
@@ -228,4 +231,5 @@ def _typed(graph: Graph, schema: Schema) -> TypedGraph:
         edges,
         {kind: node_attributes(graph, span) for kind, span in spans.items()},
         edge_data,
+        graph.sha256,
     )

@@ -67,6 +67,10 @@ class UugEdges:
         """The rows themselves."""
         return rows
 
+    def stamp(self) -> Any:
+        """What names the content of all edges."""
+        return asdict(self.options)
+
 
 @lru_cache(maxsize=_PIECES_KEPT)
 def _in_edges(options: UugOptions, index: int) -> tuple[Ids, Ids]:

@@ -11,7 +11,7 @@ class MetisPartitioner(GraphPartitioner):
     """Assigns nodes by METIS; one constraint, the cut as its objective or the volume."""
 
     def assign(self, graph: UndirectedGraph | None, clock: Clock) -> Parts:
-        """Run METIS, phase ``metis``."""
+        """Run METIS, phase ``metis``; raises Unsupported for several constraints, and beyond METIS's integers."""
         import pymetis
 
         assert graph is not None
@@ -24,6 +24,7 @@ class MetisPartitioner(GraphPartitioner):
         imbalance = max(1, round(1000 * (min(task.imbalance, task.parts) - 1)))  # which METIS takes as an integer
         options = pymetis.Options(seed=task.seed & 0x7FFFFFFF, ufactor=imbalance, objtype=kind)
         dtype = pymetis.zero_copy_dtype()
+        _refuse_beyond(int(np.iinfo(dtype).max), graph)
         starts, neighbours = (array.astype(dtype, copy=False) for array in (graph.starts, graph.neighbours))
         even = (graph.node_weights == 1).all()
         with clock.phase("metis"):
@@ -35,3 +36,13 @@ class MetisPartitioner(GraphPartitioner):
                 options=options,
             )
         return np.asarray(cut.vertex_part, dtype=np.int32)
+
+
+def _refuse_beyond(most: int, graph: UndirectedGraph) -> None:
+    """Raise Unsupported for more neighbours or loads than an integer of METIS counts."""
+    if (total := int(graph.starts[-1])) > most:
+        raise Unsupported(
+            f"METIS counts up to {most} neighbours, those of all nodes are {total}: use another partitioner"
+        )
+    if (total := int(graph.node_weights.sum())) > most:
+        raise Unsupported(f"METIS adds loads up to {most}, those of all nodes are {total}: use another partitioner")

@@ -97,8 +97,8 @@ def batch_of(
             rank = trim_to_layer(layer, *counts, nodes, edges, rank)[2]
             nodes, edges, weight = trim_to_layer(layer, *counts, nodes, edges, weight)
         if trim or not hops or rank is not None:
-            kept_edges = (edges, weight) if rank is None else _below(fanouts[layer], rank, edges, weight)
-            hops.append(_hop(len(nodes), *_with_loops(*kept_edges, data.get("loop"), len(nodes)), variant, model))
+            layer_edges = (edges, weight) if rank is None else _below(fanouts[layer], rank, edges, weight)
+            hops.append(_hop(len(nodes), *layer_edges, data.get("loop"), variant, model))
         else:
             hops.append(hops[0])
     return Batch(PygStructure(hops), data.x, targets, slice(0, len(targets)))
@@ -112,22 +112,56 @@ def _below(fanout: int | None, rank: Tensor, edges: Tensor, weight: Tensor | Non
     return edges[:, below], None if weight is None else weight[below]
 
 
-def _with_loops(edges: Tensor, weight: Tensor | None, loop: Tensor | None, rows: int) -> tuple[Tensor, Tensor | None]:
-    """Add the self loops, which are not sampled, to the edges of a layer of ``rows`` nodes."""
+def _hop(rows: int, edges: Tensor, weight: Tensor | None, loop: Tensor | None, variant: str, model: str) -> PygHop:
+    """The graph of a layer of ``rows`` nodes in the form of the variant, with the self loops, which are not sampled."""
+    if variant == "scatter":
+        return PygHop(rows, *_append_loops(rows, edges, weight, loop))
+    edges, weight = _by_destination(edges, weight)
+    if variant == "edge_index" and loop is None:
+        return PygHop(rows, _edge_index(rows, edges), weight)
+    sources, degrees = edges[0], torch.bincount(edges[1], minlength=rows)
+    if loop is not None:
+        degrees = degrees + 1
+        sources, weight = _insert_loops(degrees, sources, weight, loop)
+    if variant == "edge_index":
+        destinations = torch.repeat_interleave(degrees)
+        return PygHop(rows, _edge_index(rows, torch.stack([sources, destinations])), weight)
+    indptr = np.concatenate(([0], np.cumsum(degrees.numpy())))
+    return PygHop(rows, csr_tensor(indptr, sources.numpy(), weight, model), None)
+
+
+def _edge_index(rows: int, edges: Tensor) -> EdgeIndex:
+    return EdgeIndex(edges, sparse_size=(rows, rows), sort_order="col")
+
+
+def _by_destination(edges: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """The edges sorted by destination, as both samplers return them."""
+    if not bool((edges[1, 1:] < edges[1, :-1]).any()):
+        return edges, weight
+    order = torch.argsort(edges[1], stable=True)
+    return edges[:, order], None if weight is None else weight[order]
+
+
+def _append_loops(rows: int, edges: Tensor, weight: Tensor | None, loop: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Add the self loops behind the edges."""
     if loop is None:
         return edges, weight
     edges = torch.cat([edges, torch.arange(rows).expand(2, rows)], dim=1)
     return edges, None if weight is None else torch.cat([weight, loop[:rows, 0]])
 
 
-def _hop(rows: int, edges: Tensor, weight: Tensor | None, variant: str, model: str) -> PygHop:
-    if variant == "scatter":
-        return PygHop(rows, edges, weight)
-    if bool((edges[1, 1:] < edges[1, :-1]).any()):  # self loops were added at the end
-        order = torch.argsort(edges[1], stable=True)
-        edges, weight = edges[:, order], None if weight is None else weight[order]
-    if variant == "edge_index":
-        return PygHop(rows, EdgeIndex(edges, sparse_size=(rows, rows), sort_order="col"), weight)
-    sources, destinations = edges
-    indptr = np.concatenate(([0], np.cumsum(np.bincount(destinations.numpy(), minlength=rows))))
-    return PygHop(rows, csr_tensor(indptr, sources.numpy(), weight, model), None)
+def _insert_loops(
+    degrees: Tensor, sources: Tensor, weight: Tensor | None, loop: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """Add each node's self loop behind its other in-edges; ``degrees`` [nodes] count the loops too."""
+    rows = len(degrees)
+    is_loop = torch.zeros(len(sources) + rows, dtype=torch.bool)
+    is_loop[degrees.cumsum(0) - 1] = True
+    merged = _merge(is_loop, torch.arange(rows), sources)
+    return merged, None if weight is None else _merge(is_loop, loop[:rows, 0], weight)
+
+
+def _merge(is_loop: Tensor, loops: Tensor, edges: Tensor) -> Tensor:
+    """The values of loops where ``is_loop``, those of edges elsewhere, each in their order."""
+    merged = torch.empty(len(is_loop), dtype=edges.dtype)
+    return merged.masked_scatter_(is_loop, loops).masked_scatter_(~is_loop, edges)

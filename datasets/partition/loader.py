@@ -22,6 +22,7 @@ from datasets.partition.identity import (
     content_sha256,
 )
 from datasets.paths import Files, Options
+from datasets.tables.columns import MOST_CLASSES
 
 
 def load(name: str, files: Files, options: Options) -> Graph:
@@ -64,6 +65,8 @@ def _read(path: Path, sha256: str) -> Graph:
     labels, classes, task = _labels(stored_labels)
     weights, weight_notes = _attribute(edges, edge_map, "weight")
     edge_features, edge_notes = _attribute(edges, edge_map, "feat")
+    for what, values in (("feat", features), ("weight", weights), ("feat of edges", edge_features)):
+        _refuse_not_finite(what, values)
     several = len(kinds) > 1 or len(relations) > 1
     return Graph(
         name=str(facts["graph_name"]),
@@ -115,7 +118,22 @@ def _labels(stored: NDArray[Any] | None) -> tuple[NDArray[np.integer] | None, in
     if not is_class:
         return columns.astype(np.int8), columns.shape[1], "multilabel"
     classes = columns[:, 0].astype(np.int64)
-    return classes, int(classes.max(initial=MISSING)) + 1, "multiclass"
+    if (largest := int(classes.max(initial=MISSING))) >= MOST_CLASSES:
+        raise ValueError(
+            f"label {largest} of new node {int(classes.argmax())} is an id or a code, no class: classes are whole "
+            f"numbers below {MOST_CLASSES}, write the partition with such labels or without"
+        )
+    return classes, largest + 1, "multiclass"
+
+
+def _refuse_not_finite(what: str, values: NDArray[Any] | None) -> None:
+    """Raise ValueError for an attribute with NaN or an infinite number, naming its row."""
+    if values is None or values.dtype.kind != "f":
+        return
+    wrong = ~np.isfinite(_rows(values)).all(axis=1)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(f"{what}: row {row} in the order of new ids is not finite: write the partition with numbers")
 
 
 def _rows(array: NDArray[Any]) -> NDArray[Any]:

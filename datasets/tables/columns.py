@@ -1,5 +1,6 @@
 """Columns of a user's tables as the arrays of a graph: positions of edge ends, features, weights, types, labels."""
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields
 from typing import Any
@@ -9,10 +10,14 @@ from numpy.typing import NDArray
 
 from datasets.graph import MISSING, NO_SPLIT, SPLITS
 from datasets.randomness import uniform
+from datasets.tables.csv_types import missing_words
 from datasets.tables.table import TableError, UserTable, Values, is_list, is_number, is_string
 
 MOST_CLASSES = 1 << 20  # a larger number is no class but an id or a code: a model has an output for each
 NO_COLUMN = "none"  # as the name of a column that may be absent: it is not read, unless one is called so
+ROW_NUMBERS = re.compile(r"(__index_level_\d+__|Unnamed: \d+)?")  # as pandas calls a column of them, or not at all
+TOLD = {"label", "split"}  # what a model must not see, also where another column has that role
+LISTED = 20  # words
 SPLIT_NAMES = SPLITS | {"valid": SPLITS["validation"], "val": SPLITS["validation"], "none": NO_SPLIT, "": NO_SPLIT}
 
 
@@ -84,21 +89,36 @@ def features_of(
 
 
 def default_features(table: UserTable, roles: Collection[str]) -> list[str]:
-    """The columns of numbers or lists that have no role, in the order of the table."""
+    """The columns of numbers or of lists of numbers that have no role, in the order of the table.
+
+    Row numbers as pandas writes them, and columns called label or split, are none unless they are named.
+    """
     return [name for name in table.data.column_names if name not in roles and _is_feature(table, name)]
 
 
 def notes_of_columns(table: UserTable, roles: Collection[str]) -> tuple[str, ...]:
     """A note on columns that are no features by default: a single word makes a whole column of a CSV file text."""
-    others = [name for name in table.data.column_names if name not in roles and not _is_feature(table, name)]
-    return (
-        (f"columns of the node table that hold no numbers and are no features: {', '.join(others)}",) if others else ()
-    )
+    others = [name or '""' for name in table.data.column_names if name not in roles and not _is_feature(table, name)]
+    return (f"columns that are no features unless they are named: {', '.join(others)}",) if others else ()
+
+
+def notes_of_labels(table: UserTable, label: str | list[str]) -> tuple[str, ...]:
+    """A note on classes that are words, in the order of their numbers: a stray word makes a class of its own."""
+    words = None if isinstance(label, list) else label_words(table, label)
+    if words is None:
+        return ()
+    names = [name for name in np.unique(words).tolist() if name]
+    more = [f"and {len(names) - LISTED} more"] if len(names) > LISTED else []
+    return (f"classes are words, numbered in this order: {', '.join([*names[:LISTED], *more])}",)
 
 
 def _is_feature(table: UserTable, name: str) -> bool:
+    import pyarrow.types as types
+
     kind = table.kind(name)
-    return is_list(kind) or is_number(kind)
+    value = kind.value_type if is_list(kind) else kind
+    is_other = name in TOLD or ROW_NUMBERS.fullmatch(name) is not None
+    return is_number(value) and not types.is_null(value) and not is_other
 
 
 def weights_of(table: UserTable, column: str) -> NDArray[np.float32] | None:
@@ -160,11 +180,14 @@ def labels_of(
 
 
 def label_words(table: UserTable, label: str) -> NDArray[np.str_] | None:
-    """The word that labels each row, "" where it is missing: empty or -1; ``None`` where labels are no words."""
+    """The word that labels each row, "" where it is missing; ``None`` where labels are no words.
+
+    Missing are empty cells and -1, in a CSV file also what Arrow takes for an empty cell among numbers (NA, NaN, null).
+    """
     if not table.has(label) or not is_string(table.kind(label)):
         return None
-    words = table.column(label).to_pylist()
-    return np.array(["" if word in (None, str(MISSING)) else word for word in words], dtype=str)
+    missing = {None, str(MISSING)} | (missing_words() if table.is_csv else set())
+    return np.array(["" if word in missing else word for word in table.column(label).to_pylist()], dtype=str)
 
 
 def shares_of(split: str) -> tuple[float, ...] | None:

@@ -56,6 +56,13 @@ def _last_end(text: bytes) -> int:
     return text.rfind(ends) + 1
 
 
+def missing_words() -> set[str]:
+    """Words that stand for an empty cell among numbers, as in Arrow, and Python's."""
+    from pyarrow import csv
+
+    return {*csv.ConvertOptions().null_values, "None"}
+
+
 def lines_in_cells() -> Any:
     """Arrow's options for files whose quoted cells may hold line breaks."""
     from pyarrow import csv

@@ -43,7 +43,7 @@ def write_edges(
     piece = max(memory // BYTES_PER_ROW, PIECE)
     ends = (tables.source, tables.target)
     text = ends if index.kind == "strings" else ()
-    batches = read_batches(tables.edges, "edge", memory, progress, text, may_be_empty=True)
+    batches = read_batches(tables.edges, "edge", memory, progress, text, may_be_empty=True, ids=ends)
     by_source, rows, attributes = _read_edges(
         batches, tables, work, index, lambda done: progress("rows of edges", done, most)
     )

@@ -15,6 +15,7 @@ from datasets.tables.columns import (
     id_kind,
     labels_of,
     notes_of_columns,
+    notes_of_labels,
     positions_of,
     require_named,
     split_of,
@@ -37,11 +38,11 @@ def load(name: str, files: Files, options: Options) -> Graph:
     if any(isinstance(options.get(role), Mapping) for role in ("nodes", "edges")):
         return load_typed(options)
     tables = table_options(options)
-    node_table = read_table(tables.nodes, "nodes")
+    node_table = read_table(tables.nodes, "nodes", ids=(tables.id,))
     require_named(tables, ("label", "split", "node_type"), [node_table])
     ids, ends = node_table.ids(tables.id), (tables.source, tables.target)
     text = ends if id_kind(ids) == "strings" else ()
-    edge_table = read_table(tables.edges, "edges", text, may_be_empty=True)
+    edge_table = read_table(tables.edges, "edges", text, may_be_empty=True, ids=ends)
     require_named(tables, EDGE_ROLES, [edge_table])
     sources, targets = (positions_of(node_table, ids, edge_table, column) for column in ends)
     csr, loops = (undirected if tables.undirected else directed)(sources, targets, len(ids))
@@ -67,7 +68,7 @@ def load(name: str, files: Files, options: Options) -> Graph:
         sha256=_sha256(tables, options),
         trust="local",
         self_loops_dropped=loops,
-        notes=layout_notes(features, tables.layout) + column_notes,
+        notes=layout_notes(features, tables.layout) + column_notes + notes_of_labels(node_table, tables.label),
     )
 
 

@@ -40,7 +40,7 @@ def write_nodes(
     files: dict[str, GrowingArray] = {}
     count, classes, kind = 0, 0, ""
     names, features = _NameFile(folder / NAMES), FeatureFiles(folder)
-    for table in read_batches(tables.nodes, "node", memory, progress):
+    for table in read_batches(tables.nodes, "node", memory, progress, ids=(tables.id,)):
         require_named(tables, ("node_type",), [table])
         ids, kind = keys_of(table, tables.id)
         keys.append(buckets_of(ids, len(keys.paths)), ids, np.arange(count, count + table.rows))
@@ -108,7 +108,7 @@ def write_labels(tables: TableOptions, folder: Path, index: IdIndex, path: str, 
     split[:] = NO_SPLIT
     classes, labelled = 0, np.zeros(count, dtype=bool)
     text = (tables.id,) if index.kind == "strings" else ()
-    for table in read_batches(path, "label", memory, text=text):
+    for table in read_batches(path, "label", memory, text=text, ids=(tables.id,)):
         values, batch_classes = labels_of(_numeric(table, tables.label), tables.label)
         if values is None:
             table.column(str(tables.label))  # raises TableError with the existing columns

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from datasets.tables.csv_types import csv_types, lines_in_cells
 from datasets.tables.out_of_core import Progress, silent
-from datasets.tables.table import TableError, UserTable
+from datasets.tables.table import TableError, UserTable, is_id
 
 BLOCK = 1 << 20
 LARGE = 64 << 20  # bytes of a file that is read for seconds, or longer from another machine
@@ -19,13 +19,17 @@ BYTES_PER_ROW = 8  # of a CSV file, rarely fewer
 ROWS_AT_ONCE = 1 << 17  # at most
 BYTES_PER_CELL = 24  # as Arrow holds it, as float64, and twice as float32
 ENDINGS = (".parquet", ".pq", ".csv")
+PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError)  # of a file inside of an archive
 
 
-def read_table(path: str, role: str, text: Sequence[str] = (), may_be_empty: bool = False) -> UserTable:
+def read_table(
+    path: str, role: str, text: Sequence[str] = (), may_be_empty: bool = False, ids: Sequence[str] = ()
+) -> UserTable:
     """Read a whole table; raises TableError for one that cannot be read, or has no rows unless it ``may_be_empty``.
 
-    A CSV file has no types: its columns in ``text`` are read as text, even where all cells are numbers.
+    A CSV file has no types: its columns in ``text`` are read as text, even where all cells are numbers, those in
+    ``ids`` where they are neither whole numbers nor text, such as dates and numbers of 20 digits.
     """
     import pyarrow
     from pyarrow import csv, parquet
@@ -45,7 +49,8 @@ def read_table(path: str, role: str, text: Sequence[str] = (), may_be_empty: boo
         raise _unreadable(path, error) from error
     if not table.rows and not may_be_empty:
         raise _empty(path, role)
-    return table
+    others = [name for name in ids if ending == ".csv" and table.has(name) and not is_id(table.kind(name))]
+    return read_table(path, role, [*text, *others], may_be_empty) if others else table
 
 
 def read_batches(
@@ -55,8 +60,9 @@ def read_batches(
     progress: Progress = silent,
     text: Sequence[str] = (),
     may_be_empty: bool = False,
+    ids: Sequence[str] = (),
 ) -> Iterator[UserTable]:
-    """Yield a table in batches of rows, with the row number of each; ``text`` and TableError as of ``read_table``.
+    """Yield a table in batches of rows, with the row number of each; ``text``, ``ids``, errors as of ``read_table``.
 
     A batch of a Parquet file takes about ``memory`` bytes with the arrays that are made of it, one of CSV a few MiB.
     One that ``may_be_empty`` and is yields a batch of no rows.
@@ -71,7 +77,7 @@ def read_batches(
         with _open(path) as file:
             is_csv = ending == ".csv"
             parts = (
-                _csv_batches(file, role, progress, text)
+                _csv_batches(file, role, progress, text, ids)
                 if is_csv
                 else _parquet_batches(parquet.ParquetFile(file), memory)
             )
@@ -106,12 +112,16 @@ def _csv_types(file: IO[bytes], role: str, progress: Progress) -> list[tuple[str
     return list(csv_types(_blocks(file, f"MiB of the {role} table, for its types", progress)).items())
 
 
-def _csv_batches(file: IO[bytes], role: str, progress: Progress, text: Sequence[str]) -> Iterator[Any]:
+def _csv_batches(
+    file: IO[bytes], role: str, progress: Progress, text: Sequence[str], ids: Sequence[str]
+) -> Iterator[Any]:
     """Batches of rows, with the types that the columns have in the whole file."""
     import pyarrow
     from pyarrow import csv
 
-    types = dict(_csv_types(file, role, progress)) | dict.fromkeys(text, pyarrow.string())
+    types = dict(_csv_types(file, role, progress))
+    others = [name for name in ids if name in types and not is_id(types[name])]
+    types |= dict.fromkeys([*text, *others], pyarrow.string())
     file.seek(0)
     options = csv.ReadOptions(use_threads=False), lines_in_cells(), csv.ConvertOptions(column_types=types)
     yield from csv.open_csv(file, *options)
@@ -185,9 +195,12 @@ def _open(path: str) -> Iterator[IO[bytes]]:
 
 def _ending(path: str, role: str) -> str:
     """Return the ending that names the format, in a chained path (``zip://nodes.csv::a.zip``) of its first link."""
+    first = path.partition("::")[0]
     for ending in ENDINGS:
-        if path.partition("::")[0].endswith(ending):
+        if first.endswith(ending):
             return ending
+    if first.endswith(PACKED):
+        raise TableError(f"{path}: the {role} table is packed: unpack it first, or give zip://NAME.csv::{path}")
     raise TableError(f"{path}: the name of the {role} table must end with one of {', '.join(ENDINGS)}")
 
 
@@ -199,4 +212,6 @@ def _unreadable(where: str, error: Exception) -> Exception:
     """Name the file that Arrow cannot read; an error of the file system, which has a number, names it itself."""
     if isinstance(error, FileNotFoundError):
         return TableError(f"{where} does not exist: give the path of a table that does")
+    if isinstance(error, IsADirectoryError):
+        return TableError(f"{where} is a folder: give one file, into which the parts of a table are joined")
     return error if getattr(error, "errno", None) is not None else TableError(f"{where}: {error}")

@@ -25,6 +25,11 @@ class UserTable:
     first: int = 0
 
     @property
+    def is_csv(self) -> bool:
+        """Whether the file is text without types, in a chained path (``zip://nodes.csv::a.zip``) by its first link."""
+        return self.path.partition("::")[0].endswith(".csv")
+
+    @property
     def rows(self) -> int:
         """Number of rows."""
         return int(self.data.num_rows)
@@ -71,7 +76,9 @@ class UserTable:
         if not self.rows:
             return np.empty(0, dtype=np.int64)
         if not (types.is_integer(column.type) or is_string(column.type)):
-            raise TableError(f"{self.path}: column {name!r} holds {column.type}: ids are integers or strings")
+            raise TableError(
+                f"{self.path}: column {name!r} holds {column.type}: ids are integers or strings, write them as one"
+            )
         empty = "is empty: every row needs an id"
         self.refuse(name, np.asarray(column.is_null()), empty)
         array: Values = column.to_numpy(zero_copy_only=False)
@@ -134,6 +141,13 @@ def is_string(kind: Any) -> bool:
     import pyarrow.types as types
 
     return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
+def is_id(kind: Any) -> bool:
+    """Whether an Arrow type can be that of ids: whole numbers or text, or empty cells alone."""
+    import pyarrow.types as types
+
+    return bool(types.is_integer(kind) or is_string(kind) or types.is_null(kind))
 
 
 def is_list(kind: Any) -> bool:

@@ -14,9 +14,12 @@ from datasets.options import OptionError, options_from
 from datasets.paths import Options
 from datasets.schema import Relation, Schema
 from datasets.tables.columns import (
+    LISTED,
+    default_features,
     features_of,
     label_words,
     labels_of,
+    notes_of_columns,
     positions_of,
     require_named,
     split_of,
@@ -56,7 +59,7 @@ def load_typed(options: Options) -> Graph:
         if not isinstance(getattr(tables, role), Mapping) or not getattr(tables, role):
             raise OptionError(f"data set tables: {role} must name a table for each type, as nodes does for {options}")
     schema = Schema(tuple(map(str, tables.nodes)), tuple(Relation.parse(str(text)) for text in tables.edges))
-    node_tables = {str(kind): read_table(str(path), "nodes") for kind, path in tables.nodes.items()}
+    node_tables = {str(kind): read_table(str(path), "nodes", ids=(tables.id,)) for kind, path in tables.nodes.items()}
     require_named(tables, ("label", "split"), list(node_tables.values()))
     names = _label_names(list(node_tables.values()), tables.label)
     nodes = {kind: _Nodes.of(table, tables, names) for kind, table in node_tables.items()}
@@ -67,7 +70,7 @@ def load_typed(options: Options) -> Graph:
         is_text = (nodes[kind].ids.dtype.kind == "U" for kind in (relation.source, relation.destination))
         columns = (tables.source, tables.target)
         as_text = [name for name, text in zip(columns, is_text, strict=True) if text]
-        table = read_table(str(path), "edges", as_text, may_be_empty=True)
+        table = read_table(str(path), "edges", as_text, may_be_empty=True, ids=columns)
         ends = [
             positions_of(nodes[kind].table, nodes[kind].ids, table, column) + starts[kind]
             for kind, column in zip((relation.source, relation.destination), columns, strict=True)
@@ -99,7 +102,7 @@ def load_typed(options: Options) -> Graph:
         sha256=_sha256(tables, options),
         trust="local",
         self_loops_dropped=len(source) - len(no_loops),
-        notes=tuple(notes + weight_notes),
+        notes=tuple(_notes_of_nodes(node_tables, _roles(tables)) + notes + weight_notes),
     )
 
 
@@ -122,9 +125,25 @@ class _Nodes:
                 f"{table.path}: {tables.label} has several labels per node: with types a node has one class"
             )
         split = split_of(table, tables.split, labels, np.arange(len(ids)))
-        features = features_of(table, None, {tables.id, tables.label, tables.split}, None)
+        features = features_of(table, None, _roles(tables), None)
         split = np.full(len(ids), NO_SPLIT, dtype=np.int8) if split is None else split
         return cls(table, ids, features, labels, classes, split)
+
+
+def _roles(tables: TypedTableOptions) -> set[str]:
+    return {tables.id, tables.label, tables.split}
+
+
+def _notes_of_nodes(tables: Mapping[str, UserTable], roles: set[str]) -> list[str]:
+    """Notes on the columns of each type that are no features, and on those of other names that become one column."""
+    notes = [f"{kind}: {note}" for kind, table in tables.items() for note in notes_of_columns(table, roles)]
+    names = {kind: default_features(table, roles) for kind, table in tables.items()}
+    if len({tuple(own) for own in names.values()}) > 1 and all(names.values()):
+        listed = "; ".join(f"{kind}: {', '.join(own[:LISTED])}" for kind, own in names.items())
+        notes.append(
+            f"features: columns in the same place are one feature of all types, though their names differ ({listed})"
+        )
+    return notes
 
 
 def _label_names(tables: Sequence[UserTable], label: str) -> NDArray[np.str_] | None:

@@ -38,7 +38,10 @@ def main(argv: list[str]) -> int:
 
 
 def unsupported_claims(results: Path, reports: Path) -> Iterator[tuple[Path, str]]:
-    """Yield cited records that do not exist, committed ones that no page cites, environments of no record."""
+    """Yield cited records that do not exist or are not committed, committed ones that no page cites or no record needs.
+
+    Outside a checkout, and where no record is committed, none is asked for.
+    """
     cited = set()
     for page in sorted(path for path in reports.glob("*.md") if path.is_file()):
         for link in CITED.findall(page.read_text(encoding="utf-8", errors="replace")):
@@ -47,6 +50,8 @@ def unsupported_claims(results: Path, reports: Path) -> Iterator[tuple[Path, str
             if not target.is_file():
                 yield page, f"cites {link}, which does not exist: run python -m harness report"
     files = committed(results)
+    for path in sorted(path for path in cited - files if files and path.is_file()):
+        yield path, "is cited by a report, but not committed: git add it"
     needed = cited | {side_path(path) for path in cited}
     for path in sorted(files):
         if path.parent.name != "environments" and path not in needed and path.name != NAME:

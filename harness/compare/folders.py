@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.compare.between_folders import IN_TURNS, change_of, judge_together
 from harness.compare.factor import FASTER, NOT_SIGNIFICANT, SLOWER, UNDECIDED, Factor
-from harness.compare.verdict import NOT_COMPARABLE, Verdict, differing, verdict_by_status
+from harness.compare.verdict import FAILS_NOW, NOT_COMPARABLE, NOT_OF_THE_CODE, Verdict, differing, verdict_by_status
 from harness.report.rows import Row, by_process, rows, seconds
 from harness.store.files import environment_of, find_records, root_and_part
 from harness.store.left_out import LeftOut
@@ -138,6 +138,8 @@ def _compared(older: MeasuredFolder, newer: MeasuredFolder, place_a: str, place_
     if a.median is None or b.median is None:
         statuses = (a.row.record["status"], b.row.record["status"])
         return verdict_by_status(name, a.median, b.median, statuses)
+    if failed := _failed_seeds(a.row, b.row):
+        return Verdict(name, a.median, b.median, None, FAILS_NOW, failed)
     both = sorted(older.beside(place_a) & newer.beside(place_b))
     beside = [place for place in both if not _differing(older.cells[place], newer.cells[place])]
     if not beside:
@@ -146,6 +148,14 @@ def _compared(older: MeasuredFolder, newer: MeasuredFolder, place_a: str, place_
         return Verdict(name, a.median, b.median, None, NOT_COMPARABLE, reason)
     unchanged = [place for place in beside if _same_code(older.cells[place], newer.cells[place])]
     return ComparedCell(name, (place_a, place_b), (a.median, b.median), unchanged or beside, bool(unchanged))
+
+
+def _failed_seeds(a: Row, b: Row) -> str:
+    """Name the seeds that were good in one folder and failed in the other, for a reason that may be the code's."""
+    good = {record["config"]["seed"] for record in a.ok}
+    after = {record["config"]["seed"]: record["status"] for _, record in b.cells}
+    bad = {seed: status for seed, status in sorted(after.items()) if status not in ("ok", *NOT_OF_THE_CODE)}
+    return ", ".join(f"seed {seed}: ok, then {status}" for seed, status in bad.items() if seed in good)
 
 
 def _differing(a: MeasuredCell, b: MeasuredCell) -> str:

@@ -17,7 +17,7 @@ from harness.launcher.turns import Budget
 from harness.launcher.worker import CellWorker, worker_of
 from harness.measure import environment, memory
 from harness.measure.control_group import usable_cores
-from harness.measure.crowds import oversubscribed
+from harness.measure.crowds import asked_for, oversubscribed
 from harness.measure.sources import commit, with_sources
 from harness.store.completion import complete
 from harness.store.files import environment_name, machine_slug, read_record, write_environment, write_record
@@ -246,9 +246,9 @@ class CellRun:
 
 
 def _crowded(config: CellConfig) -> dict[str, float]:
-    """What threads or ranks have to share as ``oversubscribed``, as facts would say it."""
-    ranks = {"backend.ranks": int(config["backend"].get("ranks") or 1)}
-    return oversubscribed(config["threads"], ranks, usable_cores()) if config["device"] == "cpu" else {}
+    """What threads, ranks or workers have to share as ``oversubscribed``, as facts would say it."""
+    counts = asked_for(config["backend"])
+    return oversubscribed(config["threads"], counts, usable_cores()) if config["device"] == "cpu" else {}
 
 
 def _why_not_measured(failure: CellFailed, where: str = "") -> dict[str, str]:

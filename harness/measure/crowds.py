@@ -16,6 +16,17 @@ def crowds(facts: Mapping[str, Any]) -> dict[str, int]:
     return {option: len(each) for option, each in listed.items() if isinstance(each, list | tuple)}
 
 
+def asked_for(backend: Mapping[str, Any]) -> dict[str, int]:
+    """How many ranks and workers the options of a backend ask for, where no facts tell how many there were.
+
+    Workers without a strategy are loader processes, which share the cell's threads.
+    """
+    counts = {"backend.ranks": backend.get("ranks")}
+    if backend.get("strategy", "local") != "local":
+        counts["backend.workers"] = backend.get("workers")
+    return {option: count for option, count in counts.items() if isinstance(count, int)}
+
+
 def oversubscribed(threads: int, counts: Mapping[str, int], cores: float) -> dict[str, float]:
     """What has to be shared, by threads, or by ranks and workers as ``crowds`` counts them; empty where nothing has.
 

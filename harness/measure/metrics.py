@@ -34,7 +34,8 @@ def auc(logits: Floats, labels: Labels) -> float:
     Raises ValueError when one of the classes is missing.
     """
     labelled = labels >= 0
-    score, positive = (logits[labelled, 1] - logits[labelled, 0]).astype(np.float64), labels[labelled] == 1
+    wide, positive = logits[labelled].astype(np.float64), labels[labelled] == 1
+    score = wide[:, 1] - wide[:, 0]
     ones, zeros = int(positive.sum()), int((~positive).sum())
     if not ones or not zeros:
         raise ValueError(f"the area under the curve needs both classes, labels are {zeros} zeros and {ones} ones")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from harness.measure.crowds import crowds
+from harness.measure.crowds import asked_for, crowds
 from harness.store.record import Record
 from harness.store.shape import Doubt
 from harness.store.statistics import median
@@ -13,7 +13,7 @@ STEAL = 0.05  # of the CPU time
 def doubts(records: Sequence[Record]) -> list[Doubt]:
     """Name load or steal above a bound in most of the processes: repeating their samples did not help."""
     processes = [process for record in records for process in record.get("processes", ())]
-    named = [_oversubscribed(record) for record in records[:1] if record["facts"].get("oversubscribed")]
+    named: list[Doubt] = []
     loads = [process["load"] for process in processes if "load" in process]
     excess = [process["load"] - process["tolerated_load"] for process in processes if "tolerated_load" in process]
     if excess and median(excess) > 0:
@@ -24,13 +24,11 @@ def doubts(records: Sequence[Record]) -> list[Doubt]:
     return named
 
 
-def _oversubscribed(record: Record) -> Doubt:
-    """Name what had to share the cores, or ranks that take more of them than the cell's threads."""
-    shared, facts = record["facts"]["oversubscribed"], record["facts"]
+def oversubscribed(record: Record, shared: float) -> Doubt:
+    """Name what had to share so many cores, or ranks that take more of them than the cell's threads."""
+    facts = record["facts"]
     threads = int(record["config"]["threads"])
-    ranks = record["config"]["backend"].get("ranks")
-    asked_for = {"backend.ranks": ranks} if isinstance(ranks, int) else {}  # the facts of a pass that memory ended
-    counts = (asked_for | crowds(facts)).items()
+    counts = (asked_for(record["config"]["backend"]) | crowds(facts)).items()
     setting, asked = next(((name, count) for name, count in counts if count > max(shared, 1)), ("threads", threads))
     cores = "1 core" if shared == 1 else f"{shared:g} cores"
     beside = f"shared {cores}" if shared < threads else f"with threads={threads}"

@@ -4,10 +4,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from typing import Any
 
 from backends.registry import usable_class
+from harness.measure.crowds import crowds, oversubscribed
 from harness.report import load
+from harness.report.current import Environments, current_records
 from harness.store import shape, shortened, statistics
 from harness.store.files import by_age
 from harness.store.naming import has_lent_loss, labels
@@ -22,7 +25,8 @@ class Row:
 
     Durations are seconds, memory bytes. ``cells`` holds the records that count; ``older`` how many do not, because
     newer ones or another environment or protocol have superseded them. ``earlier`` are those of them that are beyond
-    doubt and of the environment of ``cells``. ``ratio`` is to the fastest peer of the same groups.
+    doubt and of the environment of ``cells``. ``ratio`` is to the fastest peer of the same groups. ``cores`` are those
+    of the machine.
     """
 
     label: str
@@ -32,6 +36,7 @@ class Row:
     ratio: Summary | None = None
     ratio_to: str = ""
     lower_precision: bool = False
+    cores: float = inf
     ok: list[Record] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -82,10 +87,13 @@ class Row:
     @cached_property
     def doubts(self) -> list[Doubt]:
         """What speaks against the median: the shape of the samples, load beside them, a gate that was left out."""
-        if not self.ok or not (self.timed or self.oversubscribed):
+        if not self.ok:
             return []
+        crowded = [load.oversubscribed(self.record, self.shared)] if self.shared else []
+        if not (self.timed or crowded):
+            return _unchecked(self.record)
         of_samples = shape.doubts(list(self.samples().values()))
-        return [*of_samples, *load.doubts(self.ok), *shortened.doubts(self.ok), *_unchecked(self.record)]
+        return [*of_samples, *crowded, *load.doubts(self.ok), *shortened.doubts(self.ok), *_unchecked(self.record)]
 
     @property
     def kind(self) -> str:
@@ -130,14 +138,28 @@ class Row:
         return str(self.record["config"].get("training", {}).get("dtype", "float32"))
 
     @property
+    def shared(self) -> float:
+        """What more threads, workers or ranks than there are had to share, 0 where nothing was; of old records too."""
+        record = self.record
+        if not self.ok or record["config"]["device"] != "cpu":
+            return 0.0
+        counted = oversubscribed(record["config"]["threads"], crowds(record["facts"]), self.cores)
+        return float((counted | record["facts"]).get("oversubscribed") or 0.0)
+
+    @property
     def oversubscribed(self) -> bool:
         """Whether threads or workers were more than the cores, or ranks than cores or threads: no speed."""
-        return bool(self.ok) and bool(self.record["facts"].get("oversubscribed"))
+        return self.shared > 0
 
     @property
     def extrapolated(self) -> bool:
         """Whether whole epochs were not timed, but some of their batches."""
         return any("extrapolated" in record for record in self.ok)
+
+    @property
+    def extrapolated_seeds(self) -> set[int]:
+        """The seeds of which only some batches were timed."""
+        return {record["config"]["seed"] for record in self.ok if "extrapolated" in record}
 
     @property
     def simulated(self) -> bool:
@@ -277,14 +299,13 @@ def _by_pass(records: Iterable[Record]) -> dict[str, list[float]]:
     }
 
 
-def rows(records: Iterable[StoredRecord], environments: Mapping[str, Mapping[str, Any]]) -> list[Row]:
+def rows(records: Iterable[StoredRecord], environments: Environments) -> list[Row]:
     """Gather the records of one table into rows, fastest first, failed ones last, each with its ratio."""
     cells: dict[str, dict[str, list[StoredRecord]]] = {}
     for path, record in records:
         interpreter = record["config"].get("launcher", {}).get("python") or ""
         cells.setdefault(str(path.parent), {}).setdefault(interpreter, []).append((path, record))
-    current = [_current(stored, environments) for stored in _of_equal_interpreters(cells, environments)]
-    table = [Row("", stored, older, earlier) for stored, older, earlier in current]
+    table = [_row_of(stored, environments) for stored in _of_equal_interpreters(cells, environments)]
     for row, name in zip(table, labels([row.record for row in table]), strict=True):
         row.label = name
     table.sort(key=lambda row: (row.time.median if row.time else float("inf"), row.label))
@@ -294,7 +315,7 @@ def rows(records: Iterable[StoredRecord], environments: Mapping[str, Mapping[str
 
 
 def _of_equal_interpreters(
-    cells: Mapping[str, Mapping[str, list[StoredRecord]]], environments: Mapping[str, Mapping[str, Any]]
+    cells: Mapping[str, Mapping[str, list[StoredRecord]]], environments: Environments
 ) -> list[list[StoredRecord]]:
     """Join the records of a cell under interpreters that make no difference; ``cells`` are by folder, then interpreter.
 
@@ -313,26 +334,14 @@ def _of_equal_interpreters(
     return list(joined.values())
 
 
-def checked(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> str:
-    """The checked environment and the protocol as one text, which must be equal for two records to be pooled."""
-    environment = environments.get(record["environment"], {})
-    return json.dumps([record["protocol"], environment.get("checked", environment)], sort_keys=True)
-
-
-def _current(
-    records: Sequence[StoredRecord], environments: Mapping[str, Mapping[str, Any]]
-) -> tuple[list[StoredRecord], int, list[Record]]:
-    """Keep the newest record of every seed among those of the newest environment.
-
-    Also return how many others there are, and of those the good ones of the same environment, unless doubtful.
-    """
-    ordered = sorted(records, key=by_age)
-    today = checked(ordered[-1][1], environments)
-    alike = [stored for stored in ordered if checked(stored[1], environments) == today]
-    newest = {record["config"]["seed"]: (path, record) for path, record in alike}
-    current = sorted(newest.values(), key=lambda stored: int(stored[1]["config"]["seed"]))
-    others = [Row("", [stored]) for stored in alike if stored not in current]
-    return current, len(records) - len(current), [row.record for row in others if row.ok and not row.doubts]
+def _row_of(records: Sequence[StoredRecord], environments: Environments) -> Row:
+    """The row of the records that count, which knows how many do not, and the cores of their machine."""
+    current, others = current_records(records, environments)
+    values = environments.get(current[0][1]["environment"], {}).get("checked", {})
+    cores = min(float(values.get("cores", inf)), float(values.get("cpu_quota", inf)))
+    earlier = [Row("", [stored], cores=cores) for stored in others]
+    good = [row.record for row in earlier if row.ok and not row.doubts]
+    return Row("", current, len(records) - len(current), good, cores=cores)
 
 
 def ratio_of(above: Row, below: Row) -> Summary | None:

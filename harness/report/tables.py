@@ -34,7 +34,7 @@ def _result(row: Row, factor: float, published: Published | None, timed_score: b
     scores = row.values("metrics", "test")
     return [
         f"{row.label}{' ★' if row.fastest_peer else ''}",
-        formats.measured(row.time, factor) + (" ≈" if row.record.get("extrapolated") else "") + formats.doubtful(row),
+        formats.measured(row.time, factor) + (" ≈" if row.extrapolated else "") + formats.doubtful(row),
         formats.processes(row),
         formats.ratio(row),
         bounds.share(row, "limit"),

@@ -23,6 +23,8 @@ def label(record: Record) -> str:
     words += [f"loss={backend['loss']}" if has_lent_loss(config) else ""]
     words += [f"input={form}" if (form := backend.get("input", "dense")) != "dense" else ""]
     words += ["our khop" if "khop" in record.get("facts", {}).get("batches_by", "") else ""]
+    # Time or memory ended the process before it told its variant and who made its batches.
+    words += ["facts unknown" if "status" in record.get("facts", {}) else ""]
     words += [f"+{name}" for name in sorted(record.get("ablations", []))]
     return " ".join(word for word in words if word)
 
@@ -30,6 +32,8 @@ def label(record: Record) -> str:
 def has_lent_loss(config: Mapping[str, Any]) -> bool:
     """Whether an engine trained with another engine's form of the loss, to compare the two at equal losses."""
     backend = usable_class(config["backend"]["name"])
+    if backend is None:  # the plug-in is not installed here
+        return False
     own = getattr(backend, "loss", None)
     return bool(config["backend"].get("loss", own) != own)
 

@@ -73,7 +73,7 @@ def _compare(config: RunConfig, graph: Graph, targets: Nodes) -> tuple[dict[str,
     try:
         engine.flatten(Clock())
         counted = engine.facts()
-        stored = {int(record.nodes[0]): record for record in engine.stored()}
+        records = list(engine.stored())
         sampling = engine.sampling()
         expected = {
             int(record.nodes[0]): record
@@ -85,6 +85,9 @@ def _compare(config: RunConfig, graph: Graph, targets: Nodes) -> tuple[dict[str,
         name: sum(len(getattr(record, column)) for record in expected.values())
         for name, column in (("nodes", "nodes"), ("edges", "edge_ids"))
     }
+    stored = {int(record.nodes[0]): record for record in records}
+    if len(records) != len(stored):
+        return counts, f"{len(records) - len(stored)} records are stored more than once"
     if set(stored) != set(expected):
         return counts, f"{len(set(stored) ^ set(expected))} of {len(expected)} records are missing or of other nodes"
     for target, record in expected.items():

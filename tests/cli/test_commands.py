@@ -88,6 +88,10 @@ def test_report_then_validate_over_a_checkout(tmp_path: Path) -> None:
     assert uncited.returncode == 1
     assert f"{path}: is committed, but no report cites it" in uncited.stdout
     harness(tmp_path, "report")
+    git(tmp_path, "rm", "--cached", "--quiet", str(path))
+    forgotten = harness(tmp_path, "validate")
+    assert forgotten.returncode == 1
+    assert f"{path}: is cited by a report, but not committed: git add it" in forgotten.stdout
     path.unlink()
     gone = harness(tmp_path, "validate")
     assert gone.returncode == 1

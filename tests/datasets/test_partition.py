@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,6 +42,22 @@ def test_parts_are_the_graph_again(parts, tmp_path):
     folder.mkdir()
     again.save(folder)
     np.testing.assert_array_equal(Graph.load(folder).part_bounds, again.part_bounds)
+
+
+def test_numbers_that_are_not_finite_and_labels_that_are_ids_are_refused(tmp_path):
+    graph = awkward_graph(2, 40, 90, weighted=True)
+    features, weights = graph.features.copy(), graph.edge_weights.copy()
+    features[7, 1], weights[3] = np.nan, np.inf
+    wrong = {
+        "feat: row .* is not finite": replace(graph, features=features),
+        "weight: row .* is not finite": replace(graph, edge_weights=weights),
+        "label 2097153 of new node .* is an id": replace(graph, labels=graph.labels + (1 << 21) * (graph.labels == 1)),
+    }
+    for number, (message, each) in enumerate(wrong.items()):
+        folder = tmp_path / str(number)
+        partition_graph(each, "mine", 2, folder, part_method="random")
+        with pytest.raises(ValueError, match=message):
+            load_dataset("partition", {"config": str(folder / "mine.json")}, tmp_path)
 
 
 def test_a_typed_graph_becomes_a_union_with_notes(tmp_path):

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -42,6 +43,20 @@ def test_orders_and_options_have_folders_of_their_own(cache_folder: Path) -> Non
     assert after.node_ids is not None and before.features is not None and after.features is not None
     assert not np.array_equal(after.node_ids, np.arange(500))
     assert np.array_equal(before.features[after.node_ids], after.features)
+
+
+@pytest.mark.parametrize("order", [OrderConfig("mine"), OrderConfig("blockwise", {"inner": "mine"})], ids=str)
+def test_an_order_of_a_plug_in_has_another_folder_after_its_code_changed(
+    order: OrderConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from datasets import prepare
+
+    folders = set()
+    for code in ("one", "other"):
+        plugin = SimpleNamespace(source_hash=lambda code=code: code)
+        monkeypatch.setattr(prepare, "plugins", lambda kind, plugin=plugin: {"mine": plugin})
+        folders.add(prepare._order_folder(order))
+    assert len(folders) == 2
 
 
 def test_a_changed_file_is_read_again(cache_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

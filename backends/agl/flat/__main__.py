@@ -19,7 +19,7 @@ from backends.parallel import ray_cluster as cluster
 from backends.places import delivered, written
 from backends.progress import Progress, announce, step_progress
 from datasets.graph import SPLITS, Graph
-from datasets.tables.columns import require_named
+from datasets.tables.columns import notes_of_columns, require_named
 from datasets.tables.node_stream import NAMES
 from datasets.tables.options import TableOptions
 from datasets.tables.reading import read_columns
@@ -144,6 +144,9 @@ def named_columns(parsed: argparse.Namespace, progress: Progress) -> TableOption
     nodes = read_columns(options.nodes, "node", progress)
     if not getattr(parsed, "labels", None):
         require_named(options, ("label", "split"), [nodes])
+    if options.features is None and options.feature_columns is None:
+        for note in notes_of_columns(nodes, options.roles):
+            announce(f"{options.nodes}: {note}")
     return with_named_features(options, nodes)
 
 

@@ -211,20 +211,25 @@ def _claim(partial: Path, identity: str) -> None:
 
 
 def estimate(source: Source, targets: Ints, job: FlattenJob) -> tuple[int, int]:
-    """Estimate the bytes of all shards, and the edges of their records, from a sample of the targets."""
+    """Estimate the bytes of all shards, and the edges of their records, from a sample of the targets.
+
+    The largest record of the sample counts once: a hub that was drawn says nothing of the other targets.
+    """
     sampled = targets[permutation(job.strategy.seed, "estimate", len(targets))[:ESTIMATE_TARGETS]]
-    sizes, features, distinct_nodes = Sizes(), source.graph.features, 0
+    sizes, features, distinct_nodes, largest = Sizes(), source.graph.features, 0, 0
     for shard in job.shards_of(sampled):  # a node that targets of one shard share is stored once
         nodes = []
         for batch in flatten_batches(source, shard, job.strategy, embed=False):
             sizes.count_batch(batch, features, embed=False)
             nodes.append(distinct(batch.numbers))
+            largest = max(largest, int(np.diff(batch.records.node_bounds).max()))
         distinct_nodes += len(distinct(np.concatenate(nodes)))
-    stored = sizes.embedded_bytes if job.embed else sizes.shared_bytes
-    stored = stored * len(targets) / len(sampled)
+    of_largest = largest / sizes.nodes
+    scale = of_largest + (1 - of_largest) * (len(targets) - 1) / max(1, len(sampled) - 1)
+    stored = scale * (sizes.embedded_bytes if job.embed else sizes.shared_bytes)
     if not job.embed:
-        stored += _bytes_beside_records(source.graph, targets, job, distinct_nodes / len(sampled))
-    return int(stored * ESTIMATE_MARGIN), sizes.edges * len(targets) // len(sampled)
+        stored += _bytes_beside_records(source.graph, targets, job, distinct_nodes * scale / len(targets))
+    return int(stored * ESTIMATE_MARGIN), int(sizes.edges * scale)
 
 
 def _bytes_beside_records(graph: Graph, targets: Ints, job: FlattenJob, nodes_per_target: float) -> float:

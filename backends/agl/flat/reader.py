@@ -20,6 +20,7 @@ from backends.kernels.graphfeatures import CorruptRecord, MergedRecords, Strings
 from backends.kernels.parquet import UncompressedParquet
 from datasets.csr import Csr
 from datasets.features import Features, SparseFeatures
+from datasets.graph import NO_SPLIT, SPLITS
 from datasets.randomness import permutation
 from datasets.tables.node_stream import NAMES
 
@@ -192,13 +193,20 @@ class GraphFeatureReader:
         return np.where(labelled, splits, "none")
 
     def labelled(self, shards: Sequence[int] | None = None) -> tuple[Any, Any, Any]:
-        """Ids [records], labels [records, 1 or classes] and splits [records] of some shards, without neighbourhoods."""
-        ids, labels, splits = [], [], []
-        for number in range(len(self.shards)) if shards is None else shards:
-            ids.append(self._read(self.shards[number], "id").to_numpy())
-            labels += self._read(self.shards[number], "label").to_pylist()
-            splits.append(self.splits(number))
-        return np.concatenate(ids), np.array(labels, dtype=np.int64), np.concatenate(splits)
+        """Ids [records], labels [records, 1 or classes] and splits of some shards, without neighbourhoods.
+
+        Splits [records] are numbers, as of a graph.
+        """
+        parts = [self._labelled(number) for number in (range(len(self.shards)) if shards is None else shards)]
+        ids, labels, splits = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return ids, labels, splits
+
+    def _labelled(self, number: int) -> tuple[Any, Any, Any]:
+        ids = self._read(self.shards[number], "id").to_numpy()
+        labels = self._read(self.shards[number], "label").combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        labels = labels.reshape(len(ids), -1 if len(labels) else 0).astype(np.int64)
+        splits = [SPLITS.get(name, NO_SPLIT) for name in self.splits(number)]
+        return ids, labels, np.array(splits, dtype=np.int8)
 
     def strings(self, number: int) -> Strings:
         """The protobuf strings of a shard, in row order."""

@@ -50,6 +50,8 @@ class Source:
         Raises UnfitEdge for a value that weighted sampling cannot use.
         """
         folder.mkdir(parents=True, exist_ok=True)
+        for name in ("positions", "indptr"):  # of a run with a filter that was killed here
+            (folder / f"{name}.npy").unlink(missing_ok=True)
         graph_folder = _mapped_folder(graph)
         if graph_folder is None:
             graph_folder = folder / "graph"

@@ -55,7 +55,11 @@ from datasets.tables.node_stream import NAMES
 Answer = tuple[Any, Any, dict[str, Any]]  # ids, scores, facts
 CLAIMED = "of-graphinfer"
 RESULTS = ("scores.npy", "nodes.npy", "nodes.parquet", "facts.json")  # nodes in one of the two
-UNREAD = {"graphinfer": ("batch_size",), "neighbourhood": ("partitions", "unmap")}  # settings, by method
+OF_RUN_ON = {"hub_threshold": "ray", "threads": "local"}  # settings: a task of Ray has one thread
+UNREAD = {
+    "graphinfer": ("batch_size",),
+    "neighbourhood": ("partitions", "unmap", "hub_threshold"),
+}  # settings, by method
 
 
 def parser() -> argparse.ArgumentParser:
@@ -153,9 +157,15 @@ def scored(parsed: argparse.Namespace, settings: InferSettings) -> Answer:
     if from_tables == (parsed.input is not None) or ("nodes" in parsed) != ("edges" in parsed):
         raise ValueError("give either tables, by -n and -e, or a folder, by -i")
     from_shards = parsed.input is not None and is_shards(parsed.input)
-    method = "neighbourhood" if from_shards else method_of(settings, model)
+    if from_shards and settings.infer == "graphinfer":
+        raise ValueError(
+            f"{parsed.input} holds shards, scored each by its neighbourhood: leave out -c infer, or give the graph"
+        )
     refuse_unused_cluster(settings, model, from_shards)
-    refuse_unused_options(parsed, stated, method)
+    refuse_unused_options(parsed, stated, "neighbourhood" if from_shards else method_of(settings, model))
+    for name, run_on in OF_RUN_ON.items():
+        if name in stated and settings.run_on != run_on:
+            raise ValueError(f"-c {name} is of run_on={run_on}: leave it out")
     with step_progress() as progress:
         if from_shards:
             return score_shards(parsed, settings, model, progress)

@@ -209,13 +209,14 @@ def infer_with_ray(
     ``source`` is the folder where ``Source.build`` wrote the job's table. With a ``space`` every round is saved there,
     and the run resumes after the last finished one, also of a local run. Machines of a ``joined`` cluster find the
     graph in its store, and no round is saved. Without an address Ray is started where it does not run yet, in a
-    temporary folder, and stopped again.
+    temporary folder, and stopped again. ``partitions=0`` makes at least one for each core of the cluster.
     """
     ray = cluster.acquire(joined.address)
     try:
         identity = hashlib.sha256(json.dumps(job.identity(), sort_keys=True).encode()).hexdigest()
         with joined.publishing(ray, source, identity) as place:
             opened_at = source.resolve() if place is None else f"{place}/source"
+            job = replace(job, least_partitions=cluster.cpus(ray))
             return InferenceRounds(RayExecutor(ray), job, opened_at, hub, progress, None if place else space).run()
     finally:
         cluster.release()

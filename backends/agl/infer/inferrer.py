@@ -227,7 +227,7 @@ class RayInferrer(_JobInferrer):
         with clock.phase("launch"):
             self.ray = cluster.acquire()
             source = Source.build(self.job.graph, self.job.sampling, self.job.filtering, self.folder)
-            self.job = replace(self.job, table=source.table)
+            self.job = replace(self.job, table=source.table, least_partitions=cluster.cpus(self.ray))
 
     def infer(self, clock: Clock) -> Floats:
         """Map and run all rounds."""

@@ -171,7 +171,7 @@ def targets_of(path: Path, graph: Graph, graph_folder: Path, column: str) -> Nod
 
     known = ids_of(graph, graph_folder, None)
     are_names = not isinstance(known, np.ndarray)
-    table = read_table(str(path), "targets", text=(column,) if are_names else ())
+    table = read_table(str(path), "targets", text=(column,) if are_names else (), ids=(column,))
     if (table.ids(column).dtype.kind == "U") != are_names:
         raise ValueError(f"{path}: column {column!r} holds ids of another kind than the node table: give both alike")
     known = known if are_names else array(known.astype(np.int64))

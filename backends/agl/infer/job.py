@@ -196,7 +196,7 @@ class HubSamples:
 
 @dataclass(frozen=True, eq=False)
 class InferenceJob:
-    """One inference; ``targets=None`` scores every node, ``partitions=0`` cuts by size.
+    """One inference; ``targets=None`` scores every node, ``partitions=0`` cuts by size, into ``least_partitions``.
 
     ``strategy`` says which in-edges a layer reads; without one they are uniform by ``spec.fanouts``, or all. ``table``
     holds the edges that pass ``filtering``, and the column that the strategy samples by with its sums
@@ -213,6 +213,7 @@ class InferenceJob:
     filtering: str | None = None
     table: InEdgeTable | None = None
     hubs: HubSamples | None = None
+    least_partitions: int = 1
 
     def __post_init__(self) -> None:
         check_state(self.spec, self.state, "the state")
@@ -259,7 +260,7 @@ class InferenceJob:
             return partition_rows(csr, self.partitions)
         edge_width = spec.edge_width if "features" in spec.edge_columns else 0
         edges = max(min(EDGES_PER_PARTITION, most_bytes // max(4 * edge_width, 1)), 1)
-        by_edges = partition_rows(csr, max(1, -(-csr.nnz // edges)))
+        by_edges = partition_rows(csr, max(self.least_partitions, -(-csr.nnz // edges)))
         return np.union1d(by_edges, np.arange(0, self.graph.nodes, max(most_bytes // (4 * self._widest), 1)))
 
     @property

@@ -5,6 +5,7 @@ import tempfile
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ from backends.contract import Clock, Nodes
 from backends.kernels.graphfeatures import Strings
 from backends.model import ModelSpec, TrainingSpec
 from datasets.csr import Csr
-from datasets.graph import NO_SPLIT, SPLITS, Graph
+from datasets.graph import SPLITS, Graph
 
 if TYPE_CHECKING:
     from backends.agl.backend import AglTrainer
@@ -120,7 +121,7 @@ def labelled_targets(reader: GraphFeatureReader) -> Graph:
     manifest = reader.manifest
     if not manifest["width"]:
         raise ShardError(f"{reader.folder}: its nodes have no features: flatten a graph that has some")
-    if not labels.size or not ((splits == "train") & (labels >= 0).any(axis=1)).any():
+    if not labels.size or not ((splits == SPLITS["train"]) & (labels >= 0).any(axis=1)).any():
         raise ShardError(
             f"{reader.folder}: no record is labelled and of split train: flatten with --targets labelled, and give a "
             "column of splits or shares to draw, as in --split 0.8,0.1,0.1"
@@ -137,10 +138,9 @@ def targets_of_shards(plan: ShardPlan) -> Graph:
 def _targets(reader: GraphFeatureReader, ids: np.ndarray, labels: np.ndarray, splits: np.ndarray) -> Graph:
     manifest, nodes = reader.manifest, len(ids)
     values = labels[:, 0] if manifest["task"] == "multiclass" else labels.astype(np.int8)
-    numbers = np.array([SPLITS.get(name, NO_SPLIT) for name in splits], dtype=np.int8)
     csr = Csr(np.zeros(nodes + 1, dtype=np.int32), np.zeros(0, dtype=np.int32), (nodes, nodes))
     facts = {name: manifest[name] for name in ("classes", "task")}
-    return Graph(manifest["graph"], csr, None, values, numbers, node_ids=ids, **facts)
+    return Graph(manifest["graph"], csr, None, values, splits, node_ids=ids, **facts)
 
 
 @dataclass(frozen=True)
@@ -181,8 +181,8 @@ class FlattenedTargets:
         return GraphFeatureReader(folder)
 
     def facts(self, reader: GraphFeatureReader) -> dict[str, Any]:
-        """Bytes of the folder, stored nodes per distinct node of the shards that are read."""
-        size = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+        """Bytes of the shards that are read, stored nodes per distinct node of them."""
+        size = sum(path.stat().st_size for path in reader.folder.rglob("*") if path.is_file())
         return {"bytes_on_disk": size, "duplication": reader.manifest["duplication"]}
 
     def remove(self) -> None:
@@ -204,9 +204,13 @@ class FlattenedSource(ShardSource):
         self.strategy = strategy_of(trainer.config, trainer.spec, trainer.training.seed)
         with clock.phase("flatten"):
             self.reader = self.flattened.flatten(trainer.plan)
-            folder = self.flattened.folder / "source"
-            self.edges = Source.build(self.flattened.graph, self.strategy, trainer.config.filter, folder)
         return self.flattened.graph
+
+    @cached_property
+    def edges(self) -> Source:
+        """The graph's edges, to flatten other targets than the plan's."""
+        folder = self.flattened.folder / "source"
+        return Source.build(self.flattened.graph, self.strategy, self.trainer.config.filter, folder)
 
     def items(self, index: int) -> Iterator[EncodedRecords]:
         """The encoded batches of an epoch, from disk or, as ``page_cache`` says, from the pages that are in memory."""

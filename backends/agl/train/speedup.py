@@ -26,7 +26,8 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -36,8 +37,17 @@ import numpy as np
 
 from backends.parallel.network import NO_NETWORK, ClusterNetwork
 
+Record = Mapping[str, Any]
 MESSAGES = 4  # of a step: the pull and its answer, the push and its answer
 WORKERS = (1, *range(10, 101, 10))
+# what one curve has in common
+ALIKE: dict[str, Callable[[Record], Any]] = {
+    "their data set": lambda record: record["config"].get("dataset"),
+    "their model": lambda record: record["config"].get("model"),
+    "their training": lambda record: record["config"].get("training"),
+    "their source of batches": lambda record: record["config"]["backend"].get("source"),
+    "their environment": lambda record: record.get("environment"),
+}
 
 
 @dataclass(frozen=True)
@@ -187,17 +197,18 @@ def slope(rows: Sequence[dict[str, Any]]) -> float:
 
 
 def speedup_rows(
-    records: Sequence[dict[str, Any]], batches: int | None = None, networks: Sequence[Mapping[str, float]] = ()
+    records: Sequence[Record], batches: int | None = None, networks: Sequence[Mapping[str, float]] = ()
 ) -> list[dict[str, Any]]:
     """Rows of measured epochs with the model's error at each, then rows of the model.
 
-    The model is computed for an epoch of ``batches`` (default: the measured number), without a network, as in the
-    measurements, and with each of the assumed ``networks`` (``bandwidth`` in bytes per second, ``latency`` in seconds).
+    Seconds of measured epochs that were cut are scaled to whole ones. The model is computed for an epoch of ``batches``
+    (default: the measured number), without a network, as in the measurements, and with each of the assumed ``networks``
+    (``bandwidth`` in bytes per second, ``latency`` in seconds).
     ``model_error`` is the error of the model with a machine per worker, ``shared_error`` with all workers on one
     machine, where computation and exchanges take ``compute_shared`` and ``exchange_shared`` times as long as for one
     worker, by the workers' own clocks. Raises ValueError without records of servers, or a run of one worker.
     """
-    served = [record for record in records if record["status"] == "ok" and record["facts"].get("servers")]
+    served = _of_servers(records)
     if not served:
         raise ValueError("no record has parameter servers: measure backend.strategy=sync, async or bounded")
     rows: list[dict[str, Any]] = []
@@ -212,7 +223,8 @@ def speedup_rows(
         seconds = {workers: median(record["epochs"]["seconds"]) for workers, record in sorted(runs.items())}
         model = calibrate(runs[1]["facts"], seconds[1])
         for workers, epoch in seconds.items():
-            row = {"strategy": strategy, "workers": workers, "seconds": epoch, "speedup": seconds[1] / epoch}
+            whole = epoch * runs[workers].get("extrapolated", 1.0)
+            row = {"strategy": strategy, "workers": workers, "seconds": whole, "speedup": seconds[1] / epoch}
             factors = sharing_factors(runs[1]["facts"], runs[workers]["facts"])
             alone, shared = (
                 predicted_seconds(one, workers, strategy, staleness) for one in (model, with_sharing(model, factors))
@@ -229,14 +241,32 @@ def speedup_rows(
     return rows
 
 
-def _rules_of(record: Mapping[str, Any]) -> tuple[str, int]:
+def _of_servers(records: Sequence[Record]) -> list[Record]:
+    return [record for record in records if record["status"] == "ok" and record["facts"].get("servers")]
+
+
+def _rules_of(record: Record) -> tuple[str, int]:
     """The strategy of a record, and the staleness of one that is bounded."""
     config = record["config"]["backend"]
     return config["strategy"], config["staleness"] if config["strategy"] == "bounded" else 0
 
 
+def refuse_unlike(records: Sequence[Record]) -> None:
+    """Raise ValueError for records of servers that no curve can join: of other graphs or machines, or equal workers."""
+    records = _of_servers(records)
+    for name, of_record in ALIKE.items():
+        values = {json.dumps(of_record(record), sort_keys=True) for record in records}
+        if len(values) > 1:
+            raise ValueError(f"the records differ in {name}: give those of one at a time: {', '.join(sorted(values))}")
+    runs = Counter((*_rules_of(record), record["config"]["backend"]["workers"]) for record in records)
+    for (strategy, staleness, workers), count in runs.items():
+        if count > 1:
+            which = f"strategy={strategy} staleness={staleness} workers={workers}"
+            raise ValueError(f"{count} records are of {which}: give one of them")
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """Print the rows as a table; 2 where the records cannot be read or calibrate no model."""
+    """Print the rows as a table; 2 where the records cannot be read, differ in their graph, or calibrate no model."""
     what = "Measured speed-up of records of +suite=agl_speedup, and the model for more workers."
     parser = argparse.ArgumentParser("python -m backends.agl.train.speedup", description=what)
     parser.add_argument("records", type=Path, nargs="+", help="records of runs that differ in workers and strategy")
@@ -246,7 +276,9 @@ def main(arguments: list[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     networks = [] if parsed.bandwidth is None else [{"bandwidth": parsed.bandwidth, "latency": parsed.latency}]
     try:
-        rows = speedup_rows([json.loads(path.read_text()) for path in parsed.records], parsed.batches, networks)
+        records = [json.loads(path.read_text()) for path in parsed.records]
+        refuse_unlike(records)
+        rows = speedup_rows(records, parsed.batches, networks)
     except (OSError, ValueError, KeyError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -95,8 +95,8 @@ class TrainingWorker:
         self.plan = job.plans[rank]
         self.graph = targets_of_shards(self.plan) if isinstance(self.plan, ShardPlan) else graph
         self.trainer = AglTrainer(job.config, ShardSource() if isinstance(self.plan, ShardPlan) else None)
-        self.trainer.on_batch = self._weigh
-        self.trained_targets, self.trained_labels = 0, 0.0
+        self.trainer.on_batch = self._begin_step
+        self.step, self.trained_targets, self.trained_labels = 0, 0, 0.0
         self.trainer.prepare(self.graph, job.spec, job.training, job.state, self.plan, WorkerClock())
         # workers draw different dropout of attention, but the same neighbours of a node
         self.trainer.training = replace(job.training, seed=job.training.seed + rank)
@@ -111,32 +111,34 @@ class TrainingWorker:
         else:
             self.exchange = ServerExchange(model, self.layout, self.servers, self.rank)
         self.trainer.optimizer = self.exchange
-        self.draw_for(0)
+        self.trainer.model.generator = torch.Generator()
+        self._draw_for(0)
 
-    def draw_for(self, epoch: int) -> None:
-        """Draw dropout from seed, rank and epoch alone: it repeats after a restart, whatever the other workers draw."""
-        key = stream(self.trainer.training.seed, f"worker's epoch {epoch}")
-        self.trainer.model.generator = torch.Generator().manual_seed(key)
+    def _draw_for(self, step: int) -> None:
+        """Draw dropout from seed, rank and step alone: a worker that starts again in an epoch drops what it dropped."""
+        self.trainer.model.generator.manual_seed(stream(self.trainer.training.seed, f"worker's step {step}"))
 
-    def _weigh(self, batch: Batch) -> None:
-        """Weight the gradient of a batch by its number of labels."""
+    def _begin_step(self, batch: Batch) -> None:
+        """Draw for the step of a batch, and weight its gradient by its number of labels."""
+        self._draw_for(self.step)
+        self.step += 1
         self.trained_targets += len(batch.targets)
         self.exchange.weight = labels_in(self.trainer.batch_labels(batch))
         self.trained_labels += self.exchange.weight
 
     def epoch(self, index: int, first: int) -> dict[str, Any]:
-        """Train epoch ``index``, whose first step is number ``first``.
+        """Train epoch ``index``, whose first step is number ``first``; return when all workers have pushed theirs.
 
         Returns mean ``loss``, number of trained ``targets`` and of their ``labels``, wall ``seconds``, those of
-        ``phases``, ``traffic``, and ``computed``, the seconds of each batch.
+        ``phases``, ``traffic``, and ``computed``, the seconds of each batch: of the steps since the worker was started
+        again, where that was in this epoch.
         """
-        self.draw_for(index)
         skipped = 0
         if self.servers is not None:
             self.exchange.next_step = max(first, self.servers.next_step(self.rank))
             skipped = self.exchange.next_step - first
         start, before, phases = time.perf_counter(), self.exchange.traffic, WorkerClock()
-        self.exchange.computed = []
+        self.step, self.exchange.computed = first + skipped, []
         self.trainer.plan, self.trained_targets, self.trained_labels = replace(self.plan, skip=skipped), 0, 0.0
         loss = self.trainer.epoch(index, phases) if skipped < self.plan.steps else 0.0
         for _ in range(max(skipped, self.plan.steps), self.job.steps):
@@ -144,6 +146,8 @@ class TrainingWorker:
         traffic = {name: value - getattr(before, name) for name, value in asdict(self.exchange.traffic).items()}
         report = {"loss": loss, "targets": self.trained_targets, "labels": self.trained_labels}
         report |= {"seconds": time.perf_counter() - start, "phases": phases.seconds, "traffic": traffic}
+        if self.servers is not None:
+            self.servers.finish(self.rank, first + self.job.steps)
         return report | {"computed": self.exchange.computed}
 
     def probe(self, targets: Nodes) -> tuple[Floats, float, float, Vector | None]:

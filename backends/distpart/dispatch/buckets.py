@@ -97,14 +97,13 @@ class EdgeBuckets:
         )
         self.ends = np.cumsum(self.counts, axis=1)  # where the share of each part ends in a piece
         kinds = np.array([piece.kind for piece in pieces], dtype=np.int64)
+        self.starts = np.searchsorted(kinds, np.arange(relations + 1)).tolist()  # first piece of each relation
         sizes = np.zeros((parts, relations), dtype=np.int64)
-        for kind in range(relations):
-            sizes[:, kind] = self.counts[kinds == kind].sum(axis=0)
-        self.bounds = contiguous_bounds(sizes)  # first new id by part and relation, and the end
         before = np.zeros_like(self.counts)  # edges of the same part and relation in earlier pieces
-        for kind in range(relations):
-            chosen = kinds == kind
-            before[chosen] = np.cumsum(self.counts[chosen], axis=0) - self.counts[chosen]
+        for kind, of_kind in enumerate(map(slice, self.starts[:-1], self.starts[1:])):
+            sizes[:, kind] = self.counts[of_kind].sum(axis=0)
+            before[of_kind] = np.cumsum(self.counts[of_kind], axis=0) - self.counts[of_kind]
+        self.bounds = contiguous_bounds(sizes)  # first new id by part and relation, and the end
         self.first_ids = self.bounds[:, :-1].T[kinds].reshape(shape) + before
         self._mapped: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}
 
@@ -122,9 +121,8 @@ class EdgeBuckets:
 
     def pieces_with(self, part: int, kind: int | None = None) -> Iterator[int]:
         """Numbers of the pieces in which a part has edges; of relation ``kind`` alone unless it is ``None``."""
-        for number, piece in enumerate(self.pieces):
-            if kind in (None, piece.kind) and self.counts[number, part]:
-                yield number
+        first, last = (0, len(self.counts)) if kind is None else self.starts[kind : kind + 2]
+        yield from (first + np.flatnonzero(self.counts[first:last, part])).tolist()
 
     def _map(self, number: int) -> tuple[NDArray[Any], NDArray[Any]]:
         files = (self.folder / self.pieces[number].folder / name for name in ("ends.npy", "rows.npy"))

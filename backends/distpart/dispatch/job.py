@@ -3,6 +3,7 @@
 import shutil
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from backends.distpart.dispatch.forecast import Forecast, refuse_what_does_not_f
 from backends.distpart.dispatch.metadata import check_name, part_folder, write_metadata
 from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.dispatch.part import PartOptions, PartWriter
-from backends.distpart.dispatch.plan import WORK, begin, refuse_foreign_folder
+from backends.distpart.dispatch.plan import begin, refuse_foreign_folder, remove_work
 from backends.distpart.dispatch.steps import DispatchStep, run_in_threads, run_on_ray
 from backends.distpart.typed_graph import GraphError, TypedGraph, check_names
 from backends.folder_lock import locked
@@ -28,6 +29,7 @@ NODE_MAP, EDGE_MAP = "node_map.npy", "edge_map.npy"
 RUN_ON = ("local", "ray")
 BUCKETS = 2  # the files of a bucket: another version's are not gone on from
 UNKNOWN = "unknown"  # method of an assignment that does not say it
+UNBOUNDED = 1 << 62  # bytes of memory: no machine has them
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,8 @@ def _checked(graph: TypedGraph, folder: Path, name: str, options: DispatchOption
     """The forecast of a dispatch that is not refused."""
     done = folder / f"{name}.json"
     if done.exists():
-        shutil.rmtree(folder / WORK, ignore_errors=True)  # of a call that was killed after its last step
+        with suppress(OSError):
+            remove_work(folder)  # of a call that was killed after its last step
         raise ValueError(f"{done} exists: choose another folder, or delete this one")
     refuse_foreign_folder(folder)
     check_names(graph)

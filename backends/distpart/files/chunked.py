@@ -48,6 +48,10 @@ class FileEdges:
         """The rows themselves."""
         return rows
 
+    def stamp(self) -> list[list[int]]:
+        """Size and modification time of each file."""
+        return self.ends.stamp()
+
 
 def read_chunked(folder: Path, workspace: Path) -> TypedGraph:
     """Open a chunked graph; text and Parquet files are turned into NumPy files in ``workspace``.

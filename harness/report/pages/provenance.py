@@ -46,13 +46,14 @@ def row_notes(comparison: Comparison) -> list[Block]:
 
 
 def _note(row: Row, floor: float | None) -> str:
-    limited = row.record.get("extrapolated")
+    limited = [1 / record["extrapolated"] for record in row.ok if "extrapolated" in record]
     counted = {
         "disturbed samples, repeated": row.disturbed(),
         "outlying samples (modified z-score above 3.5), kept": row.outlying(),
         "older records, superseded and not pooled": row.older,
     }
-    notes = [f"epoch extrapolated from 1/{limited:.3g} of its batches"] if limited else []
+    of_some = f" in {len(limited)} of {len(row.ok)} seeds" if 0 < len(limited) < len(row.ok) else ""
+    notes = [f"epoch extrapolated from {min(limited):.2g} of its targets{of_some}"] if limited else []
     sampler = row.record.get("facts", {}).get("batches_by")
     notes += [f"its mini batches are made by {sampler}"] if sampler else []
     notes += [f"⚠ {doubt}" for doubt in row.doubts]

@@ -9,10 +9,11 @@ from harness.planning.suite import Suite
 from harness.report.comparisons import Comparison, DatasetComparisons, dataset_comparisons
 from harness.report.content import Block, Section, Table
 from harness.report.published import suites
-from harness.report.rows import Row
+from harness.report.rows import Row, by_process
 from harness.report.scopes import Scope, by_scope, newest_protocol
 from harness.store.naming import distinctions
 from harness.store.record import StoredRecord
+from harness.store.statistics import summarize
 from harness.usage import UsageError
 
 GENERAL = ("parse", "order", "import", "load")  # phases of preparation that are not the engine's own
@@ -201,7 +202,8 @@ def seconds(row: Row) -> float:
 
 def call_seconds(row: Row) -> float:
     """Median seconds of the timed call as it ran, not scaled to all targets."""
-    return seconds(row) / float(row.record.get("extrapolated") or 1.0)
+    samples = [own for record in row.ok for own in by_process(record, record["epochs"]["seconds"]).values()]
+    return summarize(samples).median
 
 
 def rate(row: Row, count: str) -> float | None:

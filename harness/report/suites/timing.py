@@ -42,7 +42,7 @@ def _cell(row: Row, factor: float, base: Row | None) -> list[Cell]:
         return [label, formats.status(row), f"0 of {len(row.cells)}", *[NOTHING] * len(CELLS)]
     return [
         f"{label}{' ★' if row.fastest_peer else ''}",
-        formats.measured(row.time, factor) + (" ≈" if row.record.get("extrapolated") else "") + formats.doubtful(row),
+        formats.measured(row.time, factor) + (" ≈" if row.extrapolated else "") + formats.doubtful(row),
         formats.processes(row),
         Value(row.busy(), "{:.2f}"),
         formats.ratio(row),

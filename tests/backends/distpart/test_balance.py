@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
+import pymetis
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -37,6 +38,32 @@ def test_rows_of_several_numbers_are_no_classes(tmp_path, capsys):
     assert main([*arguments, "feat"]) == 2
     assert "_N/feat has rows of [3]: classes are one number for each node" in capsys.readouterr().err
     assert main([*arguments, "label"]) == 0
+
+
+def test_loads_beyond_the_memory_are_refused_before_they_are_computed(tmp_path, capsys):
+    write_chunked(homogeneous(nodes=2000), tmp_path / "chunks", 1)
+    arguments = ["assign", str(tmp_path / "chunks"), "-p", "2", "-o", str(tmp_path / "out"), "--memory", "0.0001"]
+    assert main([*arguments, "--balance", "label"]) == 1  # 4 classes, 128,000 bytes of 107,374
+    message = capsys.readouterr().err
+    assert "4 loads of 2,000 nodes need" in message and "balance fewer classes of nodes (--balance)" in message
+    assert main(arguments) == 0
+
+
+def test_in_degrees_are_counted_where_a_relation_has_destinations(monkeypatch):
+    graph, lengths, bincount = stored_graph(nodes=1000, edges=3000), [], np.bincount
+
+    def counted(*arguments, **options):
+        counts = bincount(*arguments, **options)
+        lengths.append(len(counts))
+        return counts
+
+    expected = np.zeros(graph.total_nodes, dtype=np.int64)
+    for relation in graph.schema.relations:
+        np.add.at(expected, graph.read(relation, 0, graph.edges[relation].count)[1], 1)
+    monkeypatch.setattr(np, "bincount", counted)
+    both = constraints(graph, edges=True)
+    np.testing.assert_array_equal(both[:, both.shape[1] // 2 :].sum(axis=1), expected)
+    assert 0 < max(lengths) <= 1007, "as many as the larger type has nodes, of 2,007"
 
 
 @pytest.mark.parametrize("method", ["metis", "multilevel"])
@@ -78,6 +105,28 @@ def test_a_bound_beyond_64_bits_is_no_bound(method, imbalance):
     weights = np.full((400, 1), (1 << 62) // 400)
     parts = assign(typed_graph(grid(20)), weights, AssignOptions(2, method, imbalance, strict=True))
     assert set(parts.tolist()) <= {0, 1}
+
+
+def fail_in_metis(*_, **__):
+    raise RuntimeError("METIS_ERROR_MEMORY")
+
+
+@pytest.mark.parametrize(
+    ("function", "instead", "message"),
+    [
+        ("zero_copy_dtype", lambda: np.dtype(np.int8), "METIS counts up to 127 neighbours"),
+        ("part_graph", fail_in_metis, "METIS failed (METIS_ERROR_MEMORY)"),
+    ],
+    ids=["beyond its integers", "an error of its own"],
+)
+def test_what_metis_cannot_do_is_a_sentence(function, instead, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(pymetis, function, instead)
+    write_chunked(homogeneous(nodes=400, edges=2000), tmp_path / "chunks", 1)
+    arguments = ["assign", str(tmp_path / "chunks"), "-p", "4", "-o", str(tmp_path / "out"), "--method", "metis"]
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error and "use another partitioner, one of multilevel" in error
+    assert not (tmp_path / "out").exists()
 
 
 def test_several_loads_are_refused_by_metis_in_the_words_of_the_command(tmp_path, capsys):

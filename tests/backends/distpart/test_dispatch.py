@@ -129,7 +129,7 @@ def test_an_interrupted_dispatch_goes_on_to_the_same_bytes(tmp_path, monkeypatch
 
         return progress
 
-    (tmp_path / "resumed" / ".work" / "plan.json.part").mkdir(parents=True)  # killed before its plan was written
+    (tmp_path / "resumed" / ".work" / ".plan.json.7.tmp").mkdir(parents=True)  # killed before its plan was written
     for limit in (1, 4, 13, 15):
         steps.clear()
         numbering = Numbering.of(graph, parts.astype(np.int32), count)
@@ -139,7 +139,7 @@ def test_an_interrupted_dispatch_goes_on_to_the_same_bytes(tmp_path, monkeypatch
         assert not (tmp_path / "resumed" / "toy.json").exists()
     dispatched(graph, parts, count, tmp_path / "resumed")
     assert_same_files(whole.parent, tmp_path / "resumed")
-    (tmp_path / "resumed" / ".work" / "000").mkdir(parents=True)  # killed between the JSON and the end
+    (tmp_path / "resumed" / ".work" / "000-000000").mkdir(parents=True)  # killed between the JSON and the end
     with pytest.raises(ValueError, match=r"toy\.json exists"):
         dispatched(graph, parts, count, tmp_path / "resumed")
     assert not (tmp_path / "resumed" / ".work").exists()
@@ -267,6 +267,7 @@ def test_trainers_are_parts_of_parts(tmp_path, monkeypatch):
         ({"part_method": "best"}, "one of multilevel"),
         ({"objtype": "speed"}, "one of cut"),
         ({"num_hops": 0}, "at least 1"),
+        ({"threads": 0}, "at least 1"),
         ({"num_trainers_per_machine": 0}, "at least 1"),
         ({"graph_formats": "csc"}, "files are in coo"),
         ({"balance_ntypes": np.zeros(3)}, "3 classes to balance for 40 nodes"),

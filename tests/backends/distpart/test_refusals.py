@@ -1,10 +1,13 @@
 """What a command is refused for is known before the assignment, which may take hours."""
 
+import errno
 import json
+import os
 import sys
 import tracemalloc
 from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,6 +23,7 @@ from backends.distpart.dispatch.plan import PLAN, WORK
 from backends.distpart.dispatcher import options_of
 from backends.distpart.files.chunked import write_chunked
 from backends.distpart.typed_graph import ArrayEdges, GraphError, TypedGraph
+from backends.distpart.verify import verify
 from backends.kernels.extension import extension
 from backends.parallel import ray_cluster
 from backends.registry import config_class
@@ -91,6 +95,15 @@ def test_bits_of_far_edges_are_forecast(tmp_path):
         refuse_at_once(graph, tmp_path / "out", "toy", DispatchOptions(memory=one, hops=2))
 
 
+def test_dgls_function_has_no_bound_on_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("backends.distpart.dispatch.forecast._LEAST_PIECE", 1 << 30)  # each thread needs 96 GiB
+    graph = homogeneous()
+    with pytest.raises(MemoryError, match="dispatch needs"):
+        refuse_at_once(graph, tmp_path / "out", "toy", DispatchOptions())
+    partition_graph.partition_graph(graph, "toy", 2, tmp_path / "out", threads=2)
+    assert verify(graph, tmp_path / "out" / "toy.json")["parts"] == 2
+
+
 @pytest.mark.parametrize("threads", [1, 64])
 def test_a_cell_is_bounded_by_the_memory_that_it_names_alone(threads):
     (kind,), (relation,), none = HOMOGENEOUS.node_types, HOMOGENEOUS.relations, np.empty(0, np.int64)
@@ -138,6 +151,23 @@ def test_loads_are_freed_before_parts_are_written(tmp_path):
     )
     tracemalloc.stop()
     assert 0 < max(sizes) < 50_000 * 20 * 8
+
+
+def test_an_output_beside_which_nothing_can_be_written_is_refused_with_what_to_do(tmp_path, monkeypatch, capsys):
+    write_chunked(homogeneous(), tmp_path / "chunks", 1)
+    open_file = Path.open
+
+    def refuse_locks(path, *arguments, **options):
+        if path.suffix == ".lock":  # as for a user who may not write there; root may
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return open_file(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", refuse_locks)
+    advice = "choose an output inside of a folder that you may write"
+    assert commandline.main(["partition", str(tmp_path / "chunks"), "-p", "2", "-o", str(tmp_path / "out")]) == 1
+    assert advice in capsys.readouterr().err
+    with pytest.raises(PermissionError, match=advice):
+        refuse_at_once(homogeneous(), tmp_path / "out", "toy", DispatchOptions())
 
 
 def with_slash(what):

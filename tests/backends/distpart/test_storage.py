@@ -10,13 +10,15 @@ from backends.distpart.assign import AssignOptions, assign
 from backends.distpart.commandline import main
 from backends.distpart.files.chunked import write_chunked
 from backends.distpart.multilevel import Multilevel
+from backends.distpart.typed_graph import typed_graph
 from backends.kernels import partition
 from backends.kernels.extension import extension
 from backends.kernels.growing import Storage
 from backends.kernels.partition import UndirectedGraph
 from harness.measure.clock import Clock
 from tests.backends.distpart.graphs import homogeneous
-from tests.backends.distpart.plain_graphs import grid, star
+from tests.backends.distpart.plain_graphs import graph_of, grid, star, task_of
+from tests.backends.distpart.test_assignments import assigned
 from tests.backends.distpart.test_formats import write_toy
 from tests.graphs import awkward_graph
 
@@ -46,6 +48,20 @@ def test_an_assignment_with_little_memory_is_that_with_much(tmp_path):
     weights = np.ones((graph.total_nodes, 1), dtype=np.int64)
     much, little = (assign(graph, weights, AssignOptions(4, memory=memory, workspace=tmp_path)) for memory in (0, 1000))
     np.testing.assert_array_equal(much, little)
+
+
+def test_the_directed_volume_is_lowered_where_memory_holds_all_edges(tmp_path):
+    draw = np.random.default_rng(0)
+    graph = graph_of(draw.integers(0, 5000, 40_000), np.minimum(draw.zipf(1.6, 40_000), 4999), 5000)
+    weights, bounds = np.ones((5000, 1), dtype=np.int64), (0, 1 << 30, 1 << 16)
+    options = AssignOptions(8, objective="volume", workspace=tmp_path)
+    unbounded, much, little = (assign(typed_graph(graph), weights, replace(options, memory=most)) for most in bounds)
+    np.testing.assert_array_equal(unbounded, much)
+    assert (much != little).any(), "the undirected graph stands for the directed one"
+    task = replace(task_of(graph, 8), objective="volume")
+    cells = [assigned(graph, task, memory=most / 2**30) for most in bounds]
+    np.testing.assert_array_equal(cells[0], cells[1])
+    assert (cells[1] != cells[2]).any()
 
 
 def test_classes_of_nodes_in_files_are_balanced(tmp_path):

@@ -20,7 +20,7 @@ from datasets.tables.options import TableOptions
 from datasets.tables.out_of_core import Buckets
 from datasets.tables.streaming import MEMORY, stream_tables, tables_sha256, with_named_features
 from datasets.tables.table import TableError
-from tests.datasets.tables.test_loader import EDGES, MISTAKES, NODES, Columns, load, tables, write
+from tests.datasets.tables.test_loader import CASES, EDGES, NODES, Columns, load, tables, write
 
 ARRAYS = ("features", "labels", "split", "node_ids", "node_types", "edge_weights", "edge_types", "edge_features")
 
@@ -66,8 +66,7 @@ def test_streaming_equals_the_loader(tmp_path_factory, columns, ending, both, bu
         assert parquet.read_table(folder / "graph" / NAMES).column("name").to_pylist() == nodes["id"]
 
 
-@pytest.mark.parametrize("ending", ["parquet", "csv"])
-@pytest.mark.parametrize(("nodes", "edges", "options", "message"), MISTAKES)
+@pytest.mark.parametrize(("nodes", "edges", "options", "message", "ending"), CASES)
 def test_mistakes_are_named_as_the_loader_names_them(
     tmp_path: Path, monkeypatch, nodes: Columns, edges: Columns, options: dict[str, Any], message: str, ending: str
 ) -> None:

@@ -167,6 +167,17 @@ def _noisy(random: np.random.Generator, sigma: float, factor: float) -> dict[str
     return {engine: [float(value) for value in values] for engine, values in zip(ENGINES, seconds, strict=True)}
 
 
+def test_a_seed_that_was_good_and_fails_now_is_a_regression(tmp_path: Path) -> None:
+    before = {engine: times(1.0) for engine in ENGINES}
+    a, b = write_group(tmp_path / "a", before), write_group(tmp_path / "b", before)
+    for folder, status in ((a, "ok"), (b, "incorrect")):
+        environment = {"checked": factory.ENVIRONMENT["checked"] | {"sources": "1"}}
+        factory.write(folder, factory.record("agl", 1, 1.0, status), environment=environment)
+    verdicts = {verdict.cell.split()[2]: verdict for verdict in compare_folders(a, b, 1.05)}
+    assert (verdicts["agl"].verdict, verdicts["agl"].reason) == ("fails now", "seed 1: ok, then incorrect")
+    assert verdicts["agl"].regression and not verdicts["dgl"].regression
+
+
 def test_a_cell_measured_alone_was_measured_beside_nothing(tmp_path: Path) -> None:
     seconds = {engine: times(1.0) for engine in ENGINES}
     a, b = (write_group(tmp_path / name, seconds, alone=("pyg",)) for name in "ab")

@@ -379,6 +379,13 @@ def test_what_ranks_share_is_told_where_memory_ended_their_facts(monkeypatch, th
     assert cell_run._crowded(config) == told
 
 
+@pytest.mark.parametrize(("strategy", "told"), [("async", {"oversubscribed": 2}), ("local", {}), (None, {})])
+def test_what_workers_share_is_told_too_and_loader_processes_are_none(monkeypatch, strategy, told):
+    monkeypatch.setattr(cell_run, "usable_cores", lambda: 2)
+    backend = {"name": "agl", "workers": 4} | ({} if strategy is None else {"strategy": strategy})
+    assert cell_run._crowded(cell(None)["config"] | {"threads": 2, "backend": backend}) == told
+
+
 def test_a_kernel_that_tells_no_memory_leaves_it_out_of_the_record(tmp_path, graph, monkeypatch):
     monkeypatch.setattr("harness.measure.memory.PROC", tmp_path)
     (record,), _ = run(tmp_path, cell(graph, measure={"memory": True}))

@@ -196,6 +196,22 @@ def test_more_ranks_than_cores_are_a_doubt_where_the_facts_do_not_tell_the_ranks
     assert str(doubt) == "oversubscribed: 4 ranks with threads=2: no speed; try backend.ranks=2 at most"
 
 
+def test_workers_beyond_the_cores_of_the_machine_are_a_doubt_of_records_that_do_not_say_so(tmp_path: Path) -> None:
+    for cores, folder in ((2, "few"), (4, "enough")):
+        record = in_processes("agl", [0.1] * 5) | {"facts": {"workers": [{}] * 4}}
+        checked = factory.ENVIRONMENT["checked"] | {"cores": cores}
+        factory.write(tmp_path / folder, record, environment={"checked": checked})
+    rows = [rows_by_label(tmp_path / folder)["agl"] for folder in ("few", "enough")]
+    assert [row.oversubscribed for row in rows] == [True, False]
+    assert "4 workers with threads=2: no speed" in str(rows[0].doubts[0])
+
+
+def test_a_score_without_the_gate_says_so(tmp_path: Path) -> None:
+    config = factory.config("agl", measure={"parity": False, "max_samples": 1})
+    factory.write(tmp_path, factory.record("agl", config=config))
+    assert formats.doubtful(rows_by_label(tmp_path)["agl"]) == " ⚠ unchecked"
+
+
 def test_seconds_of_more_ranks_than_cores_take_part_in_no_ratio(tmp_path: Path) -> None:
     crowded = {"ranks": {"edges": [1, 1, 1, 1]}, "oversubscribed": 2}
     factory.write(tmp_path / "results", in_processes("blocksparse", [0.1] * 5) | {"facts": crowded})

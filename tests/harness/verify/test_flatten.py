@@ -41,6 +41,8 @@ class WrongFlattener(AglFlattener):
         if self.config.column == "targets":
             return super().stored()
         records = list(super().stored())
+        if self.config.column == "twice":
+            return iter([*records, records[0]])
         at = max(index for index, record in enumerate(records) if len(record.edge_ids) > 1)
         records[at] = damaged(records[at], self.config.column)
         return iter(records if self.config.column != "record" else records[:at])
@@ -132,13 +134,26 @@ def test_right_records_of_a_graph_without_features_pass(features):
 
 @pytest.mark.parametrize(
     "column",
-    ["nodes", "distance", "degrees", "features", "destinations", "sources", "ranks", "edge_ids", "edge", "record"],
+    [
+        "nodes",
+        "distance",
+        "degrees",
+        "features",
+        "destinations",
+        "sources",
+        "ranks",
+        "edge_ids",
+        "edge",
+        "record",
+        "twice",
+    ],
 )
 def test_wrong_records_are_caught(column):
     with pytest.raises(Incorrect, match=r"agl disagrees with the definition on small graph: .+") as caught:
         verify_flattening(config(WrongConfig(column=column)), GRAPH)
     assert set(caught.value.parity) == {"small graph"}
-    named = {"edge": "destinations", "record": "records are missing"}.get(column, column.replace("_", " "))
+    words = {"edge": "destinations", "record": "records are missing", "twice": "1 records are stored more than once"}
+    named = words.get(column, column.replace("_", " "))
     assert named in str(caught.value) or column == "nodes"
 
 

@@ -97,7 +97,7 @@ def against(
     """GraphInfer's quantity divided by that of ``beside``'s row, lowest and highest; doubtful figures are counted."""
     pairs = [(graphinfer(one.rows), beside(one.rows)) for _, one in records.comparisons("infer")]
     shares = [
-        (value, bool(row.doubts or other.doubts))
+        (value, bool(formats.objections(row) or formats.objections(other)))
         for row, other in pairs
         if row and other and (value := share(row, other, quantity)) is not None
     ]

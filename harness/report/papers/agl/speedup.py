@@ -46,12 +46,13 @@ def predicted(records: SuiteRecords, rows: Sequence[Row]) -> Iterator[dict[str, 
 def _beside_one(rows: Sequence[Row], name: str) -> list[Row]:
     """An engine's rows with servers, the fastest last: one worker of each strategy, and several in turns with it.
 
-    Of several rows of as many workers the model takes the last.
+    A whole epoch and a part of one are not compared. Of several rows of as many workers the model takes the last.
     """
     of_engine = [row for row in rows if backend(row) == name and row.ok and row.record["facts"].get("servers")]
     alone = _alone(of_engine)
     known = [(row, alone.get(_rules(row))) for row in reversed(of_engine)]
-    return [row for row, one in known if one is not None and (row is one or times_as_fast(row, one) is not None)]
+    beside = [(row, one) for row, one in known if one is not None and (row is one or times_as_fast(row, one))]
+    return [row for row, one in beside if row.extrapolated_seeds == one.extrapolated_seeds]
 
 
 def _alone(rows: Sequence[Row]) -> dict[tuple[Any, ...], Row]:

@@ -9,7 +9,7 @@ from harness.report import formats
 from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
 from harness.report.rows import Row
 from harness.report.suites.records import SuiteRecords, name_of, option, workers_of
-from harness.report.suites.scores import scores_on_test
+from harness.report.suites.scores import by_seed, scores_on_test
 
 NEAR = 0.005  # from the best score of one worker
 
@@ -19,13 +19,12 @@ def workers(records: SuiteRecords) -> list[Block]:
     rows: list[list[Cell]] = []
     for dataset, comparison in records.comparisons("train"):
         for alone, row in beside_one(comparison.rows):
-            distance = float(np.mean(scores_on_test(row)) - np.mean(scores_on_test(alone)))
             rows.append(
                 [
                     f"{name_of(dataset, comparison)}: {option(row, 'strategy')}",
                     str(workers_of(row)),
                     formats.mean(scores_on_test(row)),
-                    Value(distance, "{:+.4f}"),
+                    Value(_distance(row, alone), "{:+.4f}"),
                     Value(_epochs_until_near(row, alone)),
                     Value(row.median("metrics", "epochs_run")),
                     Value(_last_score(row), "{:.3f}"),
@@ -58,12 +57,16 @@ def beside_one(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
 def largest_distance(records: SuiteRecords) -> str:
     """Largest distance of many workers' mean score from one worker's."""
     pairs = [pair for _, comparison in records.comparisons("train") for pair in beside_one(comparison.rows)]
-    gaps = [
-        abs(float(np.mean(scores_on_test(row)) - np.mean(scores_on_test(alone))))
-        for alone, row in pairs
-        if row is not alone
-    ]
-    return f"{max(gaps):.4f}" if gaps else NOTHING
+    gaps = [_distance(row, alone) for alone, row in pairs if row is not alone]
+    known = [abs(gap) for gap in gaps if gap is not None]
+    return f"{max(known):.4f}" if known else NOTHING
+
+
+def _distance(row: Row, alone: Row) -> float | None:
+    """Mean score minus one worker's over the seeds that both have: other seeds would shift the means."""
+    scores, others = by_seed(row), by_seed(alone)
+    both = sorted(scores.keys() & others.keys())
+    return float(np.mean([scores[seed] - others[seed] for seed in both])) if both else None
 
 
 def _last_score(row: Row) -> float | None:

@@ -1,6 +1,6 @@
 """Loss curves of the engine and of its ranks beside plain PyTorch's."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
@@ -32,7 +32,8 @@ def curves(records: SuiteRecords) -> dict[str, dict[str, Curve]]:
     """Validation losses by epoch, of each comparison and row."""
     by_title: dict[str, dict[str, Curve]] = {}
     for dataset, comparison in records.comparisons("train"):
-        of_rows = {_label(row): curve for row in comparison.rows if (curve := _losses(row))}
+        seed = _common_seed(comparison.rows)
+        of_rows = {_label(row): curve for row in comparison.rows if (curve := _losses(row, seed))}
         if of_rows:
             by_title[name_of(dataset, comparison)] = of_rows
     return by_title
@@ -68,9 +69,17 @@ def draw(data: Mapping[str, Mapping[str, Curve]]) -> "Figure":
     return figure
 
 
-def _losses(row: Row) -> Curve:
-    """The losses of the first good record."""
-    return {int(epoch): float(loss) for epoch, loss, _ in row.record.get("validation", ())} if row.ok else {}
+def _common_seed(rows: Sequence[Row]) -> int | None:
+    """The first seed of all rows that have losses: curves of other seeds begin with other parameters."""
+    seeds = [{record["config"]["seed"] for record in row.ok if record.get("validation")} for row in rows]
+    common = set.intersection(*own) if (own := [known for known in seeds if known]) else set()
+    return min(common, default=None)
+
+
+def _losses(row: Row, seed: int | None) -> Curve:
+    """The losses of the good record of a seed."""
+    of_seed = (record.get("validation", ()) for record in row.ok if record["config"]["seed"] == seed)
+    return {int(epoch): float(loss) for epoch, loss, _ in next(of_seed, ())}
 
 
 def _label(row: Row) -> str:

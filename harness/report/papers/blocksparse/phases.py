@@ -43,8 +43,7 @@ def _forms(row: Row) -> str:
 
 
 def _note(row: Row) -> str:
-    shared = row.record["facts"].get("oversubscribed")
-    return f"more ranks than the {shared:g} cores or threads" if shared else NOTHING
+    return f"more ranks than the {row.shared:g} cores or threads" if row.oversubscribed else NOTHING
 
 
 def _facts(row: Row) -> dict[str, Any]:

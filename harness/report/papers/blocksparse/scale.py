@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from harness.report import formats
 from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
 from harness.report.figures import FAINT
 from harness.report.papers.blocksparse.ranks import MIB
@@ -20,7 +21,8 @@ def scale(records: SuiteRecords) -> list[Block]:
     """One row per network and number of ranks: the modelled epoch beside the measured one of one process."""
     rows: list[list[Cell]] = []
     for name, row, modelled in _models(records):
-        rows.append([f"{name}: {_network(row)}", str(modelled["ranks"]), *_cells(row, modelled)])
+        label = f"{name}: {_network(row)}{formats.doubtful(row)}"
+        rows.append([label, str(modelled["ranks"]), *_cells(row, modelled)])
     heads = columns("", "ranks", "modelled epoch", "to one process", "compute", "exposed", "received", "imbalance")
     return [Table(heads, [*rows, *records.published("scale", len(heads))])] if rows else []
 
@@ -30,6 +32,7 @@ def validation(records: SuiteRecords) -> list[Block]:
     rows: list[list[Cell]] = []
     for name, row, modelled in _checks(records):
         values = [Value(modelled[key], "{:.4f}") for key in ("seconds", "measured")]
+        name += formats.doubtful(row)
         errors = sorted(one / other - 1.0 for one, other in modelled["rounds"])
         spread = f"{errors[0]:+.0%} to {errors[-1]:+.0%}"
         rows.append(
@@ -47,14 +50,18 @@ def modelled_gain(records: SuiteRecords) -> str:
 
 def largest_error(records: SuiteRecords) -> str:
     """How far the model is from real ranks at most."""
-    errors = [abs(_error(modelled)) for _, _, modelled in _checks(records)]
-    return f"within {max(errors):.0%} of real ranks" if errors else NOTHING
+    checks = [(abs(_error(modelled)), bool(row.doubts)) for _, row, modelled in _checks(records)]
+    errors, doubtful = [error for error, in_doubt in checks if not in_doubt], sum(in_doubt for _, in_doubt in checks)
+    left_out = [f"{doubtful} left out as doubtful (⚠)"] * bool(doubtful)
+    return ", ".join([f"within {max(errors):.0%} of real ranks", *left_out]) if errors else NOTHING
 
 
 def speedups(records: SuiteRecords) -> dict[str, dict[int, float]]:
-    """Modelled speed-up over one process by the number of ranks, for each network, of its fastest row."""
+    """Modelled speed-up over one process by the number of ranks, for each network, of its fastest good row."""
     curves: dict[str, dict[int, float]] = {}
     for name, row, modelled in _models(records):
+        if row.doubts:
+            continue
         curve = curves.setdefault(f"{name}: {_network(row)}", {})
         # the fastest of several stays, as rows are sorted by time
         curve.setdefault(int(modelled["ranks"]), seconds(row) / modelled["seconds"])

@@ -102,7 +102,7 @@ def _laws(series: EngineSizes, records: SuiteRecords) -> Iterator[list[Cell]]:
         factor = max(nodes / last.point.nodes, edges / last.point.units)
         files = last.structure * edges + float(graph["feature_bytes"])
         yield [
-            series.label,
+            series.label + formats.marked(", ".join(dict.fromkeys(point.doubts for point in points if point.doubts))),
             str(len(points)),
             Value(missed, "{:+.0%}"),
             name,

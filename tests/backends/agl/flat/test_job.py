@@ -23,7 +23,6 @@ from backends.agl.flat.shards import LAYOUT, features_path
 from backends.agl.flat.source import Source
 from backends.places import put_folder, remove
 from backends.progress import silent
-from datasets.features import in_layout
 from tests.graphs import awkward_graph
 
 
@@ -187,37 +186,6 @@ def test_a_result_that_does_not_fit_is_refused_before_it_is_written(tmp_path, mo
     with pytest.raises(NoRoom, match=r"need about .* GiB free: give fewer targets"):
         flat(tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_estimate_is_close_to_the_result(tmp_path):
-    graph = awkward_graph(2, nodes=600, edges=6000)
-    manifest = flat(tmp_path / "out", graph, shard_records=200)
-    assert 0.9 < manifest["estimated_bytes"] / manifest["sizes"]["file_bytes"] < 1.3
-
-
-@pytest.mark.parametrize("layout", ["dense", "sparse"])
-@pytest.mark.parametrize("shard_records", [20, 2000])
-def test_the_estimate_counts_features_stored_once_as_often_as_shards_hold_them(tmp_path, shard_records, layout):
-    graph = awkward_graph(2, nodes=2000, edges=6000, width=64)
-    graph = replace(graph, features=in_layout(graph.features, layout))
-    manifest = flat(tmp_path / "out", graph, shard_records=shard_records, embed=False)
-    assert 1 < manifest["estimated_bytes"] / manifest["sizes"]["shared_bytes"] < 1.25
-
-
-@pytest.mark.parametrize(("record", "memory"), [(1 << 30, 16), (10 << 20, 4), (1 << 20, 4), (1 << 18, 1)])
-def test_the_forecast_of_memory_is_that_of_a_batch_or_a_larger_record_for_each_thread(tmp_path, record, memory):
-    job = FlattenJob(parse_sampling("full()", 1), threads=4)
-    assert f"free), and {memory} GiB of memory at a time" in jobs.forecast(1000 * record, 1000, job, tmp_path)
-
-
-def test_reducers_grow_with_the_edges_of_all_records(tmp_path, monkeypatch):
-    monkeypatch.setattr(jobs, "EDGES_PER_REDUCER", 100)
-    graph, job, targets = awkward_graph(2), FlattenJob(parse_sampling("full()", 2)), np.arange(40)
-    source = Source.build(graph, job.strategy, None, tmp_path / "source")
-    all_edges, none = (jobs.estimate(source, some, job)[1] for some in (targets, targets[39:]))
-    assert all_edges == flat(tmp_path / "out", graph, text="full()")["sizes"]["edges"] > graph.csr.nnz and none == 0
-    assert jobs.reducers_of(job, 2, all_edges) == -(-all_edges // 100) > 2
-    assert jobs.reducers_of(job, 2, 1) == 2 and jobs.reducers_of(replace(job, partitions=3), 2, all_edges) == 3
 
 
 @pytest.mark.parametrize("text", ["weighted(3)", "topk(by=feature[0], limit=2)"])

@@ -2,6 +2,9 @@
 
 import json
 
+import pytest
+from omegaconf import OmegaConf
+
 from backends.agl.train.speedup import main, speedup_rows
 from backends.agl.train.worker import WorkerClock
 from tests.backends.agl.train.test_parameter_server import prepared
@@ -41,6 +44,26 @@ def test_records_without_one_worker_are_refused(tmp_path, capsys):
     path.write_text(json.dumps(record_of(2, servers=[])))
     assert main([str(path)]) == 2
     assert "no record has parameter servers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"config": {"dataset": {"name": "cora"}}}, "the records differ in their data set: give those of one"),
+        ({"environment": "b"}, 'the records differ in their environment: give those of one at a time: "a", "b"'),
+        ({"config": {"backend": {"workers": 1}}}, "2 records are of strategy=async staleness=0 workers=1: give one"),
+    ],
+)
+def test_records_that_no_curve_can_join_are_refused(tmp_path, capsys, changed, message):
+    record = {"status": "ok", "environment": "a", "facts": {"servers": [{}]}}
+    configs = [{"backend": {"strategy": "async", "workers": workers}, "dataset": {"name": "uug"}} for workers in (1, 2)]
+    records = [record | {"config": config} for config in configs]
+    records[1] = OmegaConf.to_container(OmegaConf.merge(records[1], changed))
+    paths = [tmp_path / f"{at}.json" for at in range(2)]
+    for path, written in zip(paths, records, strict=True):
+        path.write_text(json.dumps(written))
+    assert main([str(path) for path in paths]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_bounded_workers_are_modelled_as_far_ahead_as_they_may_be():

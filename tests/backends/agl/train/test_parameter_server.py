@@ -224,6 +224,25 @@ def test_gradients_lost_by_a_restarted_server_are_not_awaited(tmp_path: Path):
     np.testing.assert_array_equal(values, again.values())
 
 
+def test_a_server_that_starts_again_waits_for_no_worker_that_has_finished(tmp_path: Path):
+    arguments = (UpdateRules(2, "sync", checkpoint_every=100), TrainingSpec(rate=0.1), 0, str(tmp_path / "server"))
+    parameter_server = ParameterServer(*arguments)
+    parameter_server.load(np.zeros(5, dtype=np.float32))
+    for step in range(20):
+        parameter_server.push(0, step, None, 0.0)
+    again = ParameterServer(*arguments)
+    finished = threading.Thread(target=again.finish, args=(0, 20), daemon=True)  # a call that Ray repeats
+    finished.start()
+    for step in range(3, 20):
+        again.pull(1, step)
+        again.push(1, step, np.ones(5, np.float32), 1.0)
+    again.finish(1, 20)
+    finished.join()
+    after_the_epoch = ParameterServer(*arguments)
+    assert [after_the_epoch.next_step(worker) for worker in range(2)] == [20, 20]
+    np.testing.assert_array_equal(after_the_epoch.values(), again.values())
+
+
 def test_no_checkpoint_is_written_by_default(tmp_path: Path):
     parameter_server = ParameterServer(UpdateRules(1), TrainingSpec(), 0, str(tmp_path / "server"))
     parameter_server.load(np.zeros(5, dtype=np.float32))
@@ -309,7 +328,8 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, share):
 
 
 @pytest.mark.parametrize(
-    ("method", "arguments"), [("pull", (0, 0)), ("push", (0, 0, None, 0.0)), ("values", ()), ("facts", ())]
+    ("method", "arguments"),
+    [("pull", (0, 0)), ("finish", (0, 1)), ("push", (0, 0, None, 0.0)), ("values", ()), ("facts", ())],
 )
 def test_a_restarted_server_without_checkpoint_is_an_error(method, arguments):
     with pytest.raises(RuntimeError, match="checkpoint_every=0 it has no checkpoint"):

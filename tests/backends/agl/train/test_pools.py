@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +99,22 @@ def test_training_goes_on_when_one_is_killed_inside_an_epoch(ray, pair, who):
     assert 0 <= spared["updates"] - killed["updates"] <= (6 if who == "server" else 0)
     if who == "worker":
         same(here.state(), trainer.state(), 1e-3)
+
+
+def test_a_server_killed_after_one_worker_has_finished_its_epoch_lets_the_other_go_on(ray):
+    trainer = prepared("gcn", 1, nodes=900, workers=2, strategy="sync", servers=1, checkpoint_every=10**6)
+    ray.get(trainer.pool.workers[0].__ray_call__.remote(few_targets))
+    timer = threading.Timer(0.3, os.kill, (pid_of(ray, trainer.pool.actors[0]), signal.SIGKILL))
+    timer.start()
+    assert all(np.isfinite(trainer.epoch(epoch, WorkerClock())) for epoch in range(2))
+    timer.join()
+    assert trainer.pool.servers.call_all("facts")[0]["restored_at_update"] is not None
+    trainer.close()
+
+
+def few_targets(worker) -> None:
+    """Leave a worker one batch; in the other steps it is idle."""
+    worker.plan = replace(worker.plan, nodes=worker.plan.nodes[:1])
 
 
 def damaged(path: Path) -> None:

@@ -102,7 +102,7 @@ def test_extrapolated_epochs_are_scaled_and_marked(tmp_path: Path) -> None:
     assert sum(row.phases().values()) == pytest.approx(row.time.median, rel=0.03)
     write_reports(tmp_path / "results", tmp_path / "reports")
     page = comparison_text(tmp_path / "reports")
-    assert "extrapolated from 1/12.5 of its batches" in page
+    assert "extrapolated from 0.08 of its targets" in page
     assert "≈" in line_of(main_table(page), "agl")[1]
 
 

@@ -1,0 +1,69 @@
+"""GraphFlat's forecast of a run: bytes of the shards, edges of their records, memory; and the edges it reads."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from backends.agl.flat import job as jobs
+from backends.agl.flat.job import FlattenJob
+from backends.agl.flat.sampling_strategy import parse_sampling
+from backends.agl.flat.source import Source
+from datasets.csr import csr_from_edges
+from datasets.features import in_layout
+from tests.backends.agl.flat.test_job import flat
+from tests.graphs import awkward_graph
+
+
+def test_the_estimate_is_close_to_the_result(tmp_path):
+    graph = awkward_graph(2, nodes=600, edges=6000)
+    manifest = flat(tmp_path / "out", graph, shard_records=200)
+    assert 0.9 < manifest["estimated_bytes"] / manifest["sizes"]["file_bytes"] < 1.3
+
+
+@pytest.mark.parametrize("embed", [True, False])
+def test_a_hub_that_the_estimate_draws_stands_for_itself_alone(tmp_path, monkeypatch, embed):
+    """One of 3,000 targets has an edge of every node: in a sample of 16 it would stand for 187 others."""
+    nodes = np.arange(1, 3000)
+    sources, destinations = np.concatenate([nodes, nodes]), np.concatenate([np.zeros_like(nodes), np.roll(nodes, 1)])
+    graph = awkward_graph(2, nodes=3000, edges=0)
+    graph = replace(graph, csr=csr_from_edges(sources, destinations, (3000, 3000)))
+    monkeypatch.setattr(jobs, "ESTIMATE_TARGETS", 16)
+    monkeypatch.setattr(jobs, "permutation", lambda seed, purpose, count: np.arange(count))
+    manifest = flat(tmp_path / "out", graph, text="full()", embed=embed, shard_records=1000)
+    stored = manifest["sizes"]["embedded_bytes" if embed else "shared_bytes"]
+    assert 0.9 < manifest["estimated_bytes"] / stored < (1.3 if embed else 1.6)
+
+
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+@pytest.mark.parametrize("shard_records", [20, 2000])
+def test_the_estimate_counts_features_stored_once_as_often_as_shards_hold_them(tmp_path, shard_records, layout):
+    graph = awkward_graph(2, nodes=2000, edges=6000, width=64)
+    graph = replace(graph, features=in_layout(graph.features, layout))
+    manifest = flat(tmp_path / "out", graph, shard_records=shard_records, embed=False)
+    assert 1 < manifest["estimated_bytes"] / manifest["sizes"]["shared_bytes"] < 1.25
+
+
+@pytest.mark.parametrize(("record", "memory"), [(1 << 30, 16), (10 << 20, 4), (1 << 20, 4), (1 << 18, 1)])
+def test_the_forecast_of_memory_is_that_of_a_batch_or_a_larger_record_for_each_thread(tmp_path, record, memory):
+    job = FlattenJob(parse_sampling("full()", 1), threads=4)
+    assert f"free), and {memory} GiB of memory at a time" in jobs.forecast(1000 * record, 1000, job, tmp_path)
+
+
+def test_reducers_grow_with_the_edges_of_all_records(tmp_path, monkeypatch):
+    monkeypatch.setattr(jobs, "EDGES_PER_REDUCER", 100)
+    graph, job, targets = awkward_graph(2), FlattenJob(parse_sampling("full()", 2)), np.arange(40)
+    source = Source.build(graph, job.strategy, None, tmp_path / "source")
+    all_edges, none = (jobs.estimate(source, some, job)[1] for some in (targets, targets[39:]))
+    assert all_edges == flat(tmp_path / "out", graph, text="full()")["sizes"]["edges"] > graph.csr.nnz and none == 0
+    assert jobs.reducers_of(job, 2, all_edges) == -(-all_edges // 100) > 2
+    assert jobs.reducers_of(job, 2, 1) == 2 and jobs.reducers_of(replace(job, partitions=3), 2, all_edges) == 3
+
+
+def test_a_source_takes_nothing_over_from_a_run_with_a_filter_that_was_killed(tmp_path):
+    graph, strategy = awkward_graph(2, weighted=True), parse_sampling("weighted(3)", 2)
+    Source.build(graph, strategy, "weight > 1", tmp_path)
+    (tmp_path / "source.json").unlink()
+    source = Source.build(graph, strategy, None, tmp_path)
+    assert len(source.table.weight) == graph.csr.nnz
+    np.testing.assert_array_equal(source.table.weight, graph.edge_weights)
