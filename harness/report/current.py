@@ -39,8 +39,8 @@ def _deciding(ordered: Sequence[StoredRecord], environments: Environments) -> Re
 
 
 def _counts_beside(record: Record, today: Record, environments: Environments) -> bool:
-    """Whether a record may be pooled with today's; one without results, whether no value or module contradicts it."""
-    if record["status"] == "ok" and today["status"] == "ok":
+    """Whether a record may be pooled with today's; one without results, where no value or module contradicts that."""
+    if record["status"] == "ok":
         return checked(record, environments) == checked(today, environments)
     values, modules = _parts(record, environments)
     values_today, modules_today = _parts(today, environments)
