@@ -174,14 +174,8 @@ def trained(tmp_path_factory):
             lambda folder, files: [*files, "-c", "batch_size=1024"],
             "-c batch_size is not read where nodes are scored by the rounds of GraphInfer: leave it out",
         ),
-        (
-            lambda folder, files: [*files, "-c", "hub_threshold=9"],
-            "-c hub_threshold is of run_on=ray: leave it out",
-        ),
-        (
-            lambda folder, files: [*files, "-c", "run_on=ray", "threads=4"],
-            "-c threads is of run_on=local: leave it out",
-        ),
+        (lambda folder, files: [*files, "-c", "hub_threshold=9"], "hub_threshold is of run_on=ray: leave it out"),
+        (lambda folder, files: [*files, "-c", "run_on=ray", "threads=4"], "threads is of run_on=local: leave it out"),
         (
             lambda folder, files: ["-i", str(folder / "flat"), "-c", "infer=graphinfer"],
             "flat holds shards, scored each by its neighbourhood: leave out -c infer, or give the graph",

@@ -95,3 +95,11 @@ def test_folders_and_packed_files_are_named_with_advice(tmp_path: Path) -> None:
     for name, message in (("nodes.parquet", "is a folder: give one file"), ("nodes.csv.gz", "unpack it first")):
         with pytest.raises(TableError, match=message):
             load("tables", {}, {"nodes": str(tmp_path / name), "edges": str(tmp_path / "edges.csv")})
+
+
+def test_a_header_that_is_not_utf_8_names_its_file(tmp_path: Path) -> None:
+    paths = {role: str(tmp_path / f"{role}.csv") for role in ("nodes", "edges")}
+    Path(paths["edges"]).write_text(EDGES)
+    Path(paths["nodes"]).write_bytes("id,gr\u00f6\u00dfe\n0,1\n1,1\n2,1\n".encode("latin-1"))
+    with pytest.raises(TableError, match=r"nodes.csv: .*UTF-?8"):
+        load("tables", {}, paths)

@@ -393,10 +393,3 @@ def test_a_damaged_member_of_an_archive_is_named(tmp_path: Path) -> None:
     nodes = f"zip://nodes.csv::{archive}"
     with pytest.raises(ValueError, match=r"tables\.zip is damaged .*: write it again"):
         load_dataset("tables", paths | {"nodes": nodes}, tmp_path)
-
-
-def test_a_header_that_is_not_utf_8_names_its_file(tmp_path: Path) -> None:
-    paths = {"nodes": str(tmp_path / "nodes.csv"), "edges": write(tmp_path / "edges.csv", EDGES)}
-    Path(paths["nodes"]).write_bytes("id,gr\u00f6\u00dfe\n10,1\n20,1\n30,1\n".encode("latin-1"))
-    with pytest.raises(TableError, match=r"nodes.csv: .*UTF-?8"):
-        load_dataset("tables", paths, tmp_path)
