@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from backends.contract import Clock, PartitionTask, WrittenParts
 from backends.distpart.assign import AssignOptions, assign
-from backends.distpart.dispatch.job import UNBOUNDED, DispatchJob, DispatchOptions
+from backends.distpart.dispatch.job import DispatchJob, DispatchOptions
 from backends.distpart.dispatch.metadata import part_folder
 from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.dispatch.part import ORIGINAL_EDGES
@@ -20,6 +20,7 @@ from datasets.graph import Graph
 from datasets.partition.dgl_format import read_tensors
 
 _NAME = "graph"
+_UNBOUNDED = 1 << 62  # bytes of memory: no machine has them
 
 
 class DistDispatcher:
@@ -78,7 +79,7 @@ def options_of(config: Any, task: PartitionTask) -> tuple[AssignOptions, Dispatc
         cycles=config.cycles,
         passes=config.passes,
     )
-    return assigning, DispatchOptions(memory or UNBOUNDED, task.threads, method=config.method)
+    return assigning, DispatchOptions(memory or _UNBOUNDED, task.threads, method=config.method)
 
 
 def _edge_ids(graph: Graph, relation: int) -> NDArray[np.int64]:

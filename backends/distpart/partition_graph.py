@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.distpart.assign import AssignOptions, assign, constraints
-from backends.distpart.dispatch.job import UNBOUNDED, DispatchJob, DispatchOptions, refuse_at_once
+from backends.distpart.dispatch.job import DispatchJob, DispatchOptions, refuse_at_once
 from backends.distpart.dispatch.metadata import part_folder
 from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.dispatch.part import ORIGINAL_EDGES, ORIGINAL_NODES
@@ -47,18 +47,19 @@ def partition_graph(
 
     The arguments are those of DGL 1.1.3's function and ``threads``, all cores unless that is a number. Methods are
     ``multilevel``, the default, ``fennel``, ``ldg``, ``random`` and ``metis``, ``graph_formats`` is ``None`` or
-    ``coo``. Memory has no bound and grows with the threads, each of which has a table of all nodes.
-    ``write_partition`` takes all options.
+    ``coo``. Memory is bounded by that of the machine; each thread takes some, so there are fewer where it does
+    not suffice. ``write_partition`` takes all options.
 
     With ``return_mapping``: the original ids of nodes and of edges in the order of their new ids; dictionaries by type
-    for a typed graph, arrays else. Raises ValueError and OSError as the assignment and the dispatch do.
+    for a typed graph, arrays else. Raises ValueError, MemoryError and OSError as the assignment and the dispatch do.
     """
     if graph_formats not in (None, "coo", ["coo"]):
         raise ValueError(f"graph_formats={graph_formats!r} is not allowed: files are in coo, which DGL converts itself")
     graph, folder = typed_graph(g) if isinstance(g, Graph) else g, Path(out_path)
     threads = len(os.sched_getaffinity(0)) if threads is None else threads
     options = AssignOptions(num_parts, part_method, objective=objtype, threads=threads)
-    dispatch = DispatchOptions(UNBOUNDED, threads, hops=num_hops, method=part_method)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    dispatch = DispatchOptions(memory, threads, hops=num_hops, method=part_method)
     write_partition(
         graph,
         graph_name,

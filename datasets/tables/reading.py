@@ -200,7 +200,8 @@ def _ending(path: str, role: str) -> str:
         if first.endswith(ending):
             return ending
     if first.endswith(PACKED):
-        raise TableError(f"{path}: the {role} table is packed: unpack it first, or give zip://NAME.csv::{path}")
+        inside = f", or name the file inside: zip://NAME.csv::{path}" if first.endswith(".zip") else ""
+        raise TableError(f"{path}: the {role} table is packed: unpack it first{inside}")
     raise TableError(f"{path}: the name of the {role} table must end with one of {', '.join(ENDINGS)}")
 
 

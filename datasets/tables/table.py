@@ -77,7 +77,7 @@ class UserTable:
             return np.empty(0, dtype=np.int64)
         if not (types.is_integer(column.type) or is_string(column.type)):
             raise TableError(
-                f"{self.path}: column {name!r} holds {column.type}: ids are integers or strings, write them as one"
+                f"{self.path}: column {name!r} holds {column.type}: ids are integers or strings: write them as strings"
             )
         empty = "is empty: every row needs an id"
         self.refuse(name, np.asarray(column.is_null()), empty)

@@ -102,7 +102,7 @@ def load_typed(options: Options) -> Graph:
         sha256=_sha256(tables, options),
         trust="local",
         self_loops_dropped=len(source) - len(no_loops),
-        notes=tuple(_notes_of_nodes(node_tables, _roles(tables)) + notes + weight_notes),
+        notes=tuple(_notes_of_nodes(node_tables, _roles(tables), features is not None) + notes + weight_notes),
     )
 
 
@@ -134,11 +134,11 @@ def _roles(tables: TypedTableOptions) -> set[str]:
     return {tables.id, tables.label, tables.split}
 
 
-def _notes_of_nodes(tables: Mapping[str, UserTable], roles: set[str]) -> list[str]:
-    """Notes on the columns of each type that are no features, and on those of other names that become one column."""
+def _notes_of_nodes(tables: Mapping[str, UserTable], roles: set[str], joined: bool) -> list[str]:
+    """Notes on columns of each type that are no features, and on those of other names, if features are ``joined``."""
     notes = [f"{kind}: {note}" for kind, table in tables.items() for note in notes_of_columns(table, roles)]
     names = {kind: default_features(table, roles) for kind, table in tables.items()}
-    if len({tuple(own) for own in names.values()}) > 1 and all(names.values()):
+    if joined and len({tuple(own) for own in names.values()}) > 1:
         listed = "; ".join(f"{kind}: {', '.join(own[:LISTED])}" for kind, own in names.items())
         notes.append(
             f"features: columns in the same place are one feature of all types, though their names differ ({listed})"

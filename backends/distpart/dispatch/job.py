@@ -29,7 +29,6 @@ NODE_MAP, EDGE_MAP = "node_map.npy", "edge_map.npy"
 RUN_ON = ("local", "ray")
 BUCKETS = 2  # the files of a bucket: another version's are not gone on from
 UNKNOWN = "unknown"  # method of an assignment that does not say it
-UNBOUNDED = 1 << 62  # bytes of memory: no machine has them
 
 
 @dataclass(frozen=True)

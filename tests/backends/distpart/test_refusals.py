@@ -95,12 +95,12 @@ def test_bits_of_far_edges_are_forecast(tmp_path):
         refuse_at_once(graph, tmp_path / "out", "toy", DispatchOptions(memory=one, hops=2))
 
 
-def test_dgls_function_has_no_bound_on_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("backends.distpart.dispatch.forecast._LEAST_PIECE", 1 << 30)  # each thread needs 96 GiB
+def test_dgls_function_may_use_the_memory_of_the_machine(tmp_path, monkeypatch):
+    monkeypatch.setattr("backends.distpart.dispatch.forecast._LEAST_PIECE", 1 << 25)  # each thread needs 3 GiB
     graph = homogeneous()
     with pytest.raises(MemoryError, match="dispatch needs"):
         refuse_at_once(graph, tmp_path / "out", "toy", DispatchOptions())
-    partition_graph.partition_graph(graph, "toy", 2, tmp_path / "out", threads=2)
+    partition_graph.partition_graph(graph, "toy", 2, tmp_path / "out", threads=1)
     assert verify(graph, tmp_path / "out" / "toy.json")["parts"] == 2
 
 

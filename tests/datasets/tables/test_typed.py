@@ -59,6 +59,13 @@ def test_features_that_differ_between_types_are_left_out_with_a_note(tmp_path):
     graph = load_dataset("tables", options_of(tmp_path, **authors), tmp_path)
     assert graph.features is None
     assert any("features: left out" in note for note in graph.notes)
+    assert not any("same place" in note for note in graph.notes)
+
+
+def test_features_of_other_names_become_one_column_with_a_note(tmp_path):
+    graph = load_dataset("tables", options_of(tmp_path), tmp_path)
+    assert graph.features.shape[1] == 1
+    assert any("same place" in note and "author: age; paper: year" in note for note in graph.notes)
 
 
 @pytest.mark.parametrize(

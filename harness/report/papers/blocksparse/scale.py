@@ -53,7 +53,8 @@ def largest_error(records: SuiteRecords) -> str:
     checks = [(abs(_error(modelled)), bool(row.doubts)) for _, row, modelled in _checks(records)]
     errors, doubtful = [error for error, in_doubt in checks if not in_doubt], sum(in_doubt for _, in_doubt in checks)
     left_out = [f"{doubtful} left out as doubtful (⚠)"] * bool(doubtful)
-    return ", ".join([f"within {max(errors):.0%} of real ranks", *left_out]) if errors else NOTHING
+    within = [f"within {max(errors):.0%} of real ranks"] if errors else []
+    return ", ".join(within + left_out) or NOTHING
 
 
 def speedups(records: SuiteRecords) -> dict[str, dict[int, float]]:
