@@ -91,6 +91,6 @@ define CHECK_MACHINE
 	  || { echo "missing: the venv module of $$python (Debian: apt install python3-venv)" >&2; exit 1; }; \
 	test -f "$$("$$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" \
 	  || { echo "missing: Python.h of $$python (Debian: apt install python3-dev)" >&2; exit 1; }; \
-	command -v c++ >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null \
-	  || { echo "missing: a C++ compiler (Debian: apt install g++)" >&2; exit 1; }
+	command -v c++ >/dev/null || command -v g++ >/dev/null \
+	  || { echo "missing: g++ 12 or newer (Debian: apt install g++)" >&2; exit 1; }
 endef

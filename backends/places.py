@@ -53,6 +53,7 @@ def written(path: str, last: str | None = None, command: str = "") -> Iterator[P
             (work / COMMAND).write_text(command)
             yield copy
             if copy.exists():
+                _refuse_another(system, place, path, last)  # another machine may have written there meanwhile
                 _deliver(system, copy, place, path, last)
         finally:
             if work.is_dir() and [*work.iterdir()] == [work / COMMAND]:
@@ -84,10 +85,11 @@ def delivered(path: str, last: str | None, command: str, scratch: str | None = N
 
 
 @contextmanager
-def fetched(path: str) -> Iterator[Path]:
+def fetched(path: str, only: str = "", without: str = "") -> Iterator[Path]:
     """Yield the local path of a file or folder; a remote one is copied here for as long as it is read.
 
-    Raises ValueError where there is none.
+    Of a remote folder, its folder ``only`` is copied alone where it is there, and its folder ``without`` never. Raises
+    ValueError where there is nothing.
     """
     if not is_remote(path):
         yield local_path(path)
@@ -99,11 +101,13 @@ def fetched(path: str) -> Iterator[Path]:
         raise ValueError(f"there is nothing at {path}: name the folder or file that an earlier command wrote")
     with tempfile.TemporaryDirectory(prefix="agl-") as folder:
         copy = Path(folder) / Path(place).name
-        if is_folder:
-            get_folder(path, copy)
-        else:
-            with _reaching(path):
+        with _reaching(path):
+            if not is_folder:
                 system.get_file(place, str(copy))
+            elif only and system.exists(f"{place}/{only}"):
+                _get(system, f"{place}/{only}", copy / only)
+            else:
+                _get(system, place, copy, without)
         yield copy
 
 
@@ -121,10 +125,17 @@ def get_folder(place: str, folder: Path) -> None:
     """Copy all files of a place into a folder of this machine."""
     system, root = _file_system(place)
     with _reaching(place):
-        for source in system.find(root):
-            target = folder / source.removeprefix(root.rstrip("/") + "/")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            system.get_file(source, str(target))
+        _get(system, root, folder)
+
+
+def _get(system: Any, root: str, folder: Path, without: str = "") -> None:
+    for source in system.find(root):
+        name = source.removeprefix(root.rstrip("/") + "/")
+        if without and name.startswith(f"{without}/"):
+            continue
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        system.get_file(source, str(target))
 
 
 def get_files(place: str, names: list[str], folder: Path) -> Path:
@@ -213,7 +224,7 @@ def _unreachable(path: str, error: Exception) -> OSError:
 
 
 def _work_of(path: str) -> Path:
-    return Path(tempfile.gettempdir()) / f"agl-{hashlib.sha256(path.encode()).hexdigest()[:16]}"
+    return Path(tempfile.gettempdir()) / f"agl-{hashlib.sha256(path.rstrip('/').encode()).hexdigest()[:16]}"
 
 
 def _refuse_another(system: Any, place: str, path: str, last: str | None, own: Collection[str] = ()) -> None:
@@ -266,12 +277,14 @@ def _upload(system: Any, copy: Path, place: str, path: str, last: str | None) ->
     files = [copy] if copy.is_file() else sorted(file for file in copy.rglob("*") if file.is_file())
     files.sort(key=lambda file: file.name == last and file.parent == copy)
     names = [place if file == copy else f"{place}/{file.relative_to(copy).as_posix()}" for file in files]
+    begun: list[str] = []
     try:
         for file, name in zip(files, names, strict=True):
+            begun.append(name)
             system.put_file(str(file), name)
     except Exception as error:  # each file system has errors of its own
         with suppress(Exception):
-            for name in filter(system.exists, names):
+            for name in filter(system.exists, begun):
                 system.rm_file(name)
         advice = f"make room or wait, and repeat the command, which uploads {copy}"
         raise OSError(f"{path} could not be written whole ({error}): {advice}") from error

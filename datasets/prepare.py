@@ -18,7 +18,7 @@ from datasets.cache import make_room, remove_unused, use
 from datasets.files import atomic_folder, write_atomic
 from datasets.hashes import digest
 from datasets.high_water import HighWater
-from datasets.order.packages import order_packages
+from datasets.order.packages import import_packages, order_packages
 from datasets.paths import find_files
 from datasets.plugins import plugins
 from datasets.registry import Entry, entry_of, load_dataset
@@ -84,6 +84,7 @@ def _write_graph(dataset: Choice, order: Choice, cache: Path) -> Path:
         # Imported here: numpy comes with the orders, and the command line starts without it.
         from datasets.order import apply_order, renumbering_of
 
+        import_packages(order.name, order.options)
         start, memory = time.perf_counter(), HighWater()
         renumbering = renumbering_of(order.name, graph.csr, order.options, inductive=graph.inductive)
         graph = apply_order(graph, renumbering.order, renumbering.part_bounds)

@@ -28,7 +28,7 @@ from backends.kernels.rows import MatrixRows, count_sources, take_rows
 from backends.kernels.samplers import SummedWeights, Weights, summed
 from backends.kernels.sampling import checked_nodes, distinct
 from datasets.adjacency import Adjacency
-from datasets.csr import Csr
+from datasets.csr import Csr, index_dtype
 from datasets.filters import EdgeFilter, FilterError, edge_columns
 from datasets.graph import Graph
 
@@ -58,7 +58,7 @@ class SampledGraph:
         self.csr, self.weight = graph.csr, None
         try:
             if strategy.by is not None:
-                column = np.asarray(edge_columns(graph, strategy.by), dtype=np.float32)
+                column = np.ascontiguousarray(edge_columns(graph, strategy.by), dtype=np.float32)
                 self.weight = -column if strategy.reverse else column
             self.values = EdgeValues.of(graph, builder)
             if filtering:
@@ -116,7 +116,7 @@ class SampledGraph:
         first, *others = self.matrices(neighbourhood, form)
         if not self.builder.reads_in_place or form != "tight" or len(nodes) < self.least_in_place * self.csr.shape[1]:
             return [first, *others], nodes
-        indices = nodes.astype(first.csr.indices.dtype)[first.csr.indices]
+        indices = nodes.astype(index_dtype(self.csr.shape[1]))[first.csr.indices]
         rows = first.csr.shape[0]
         over_all_nodes = Csr(first.csr.indptr, indices, (rows, self.csr.shape[1]))
         own = torch.from_numpy(nodes[:rows])

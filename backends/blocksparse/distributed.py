@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from backends.base.layered import LayerMatrix
@@ -37,12 +38,12 @@ class SplitMatrix(LayerMatrix):
     own_weight: Tensor | None = None
 
     @classmethod
-    def of(cls, csr: Csr, weight: Tensor | None, first: int, own_rows: Tensor, rows: int) -> "SplitMatrix":
+    def of(cls, csr: Csr, weight: Tensor | None, first: int, own_rows: NDArray[np.int64], rows: int) -> "SplitMatrix":
         """Split a slice whose columns from ``first`` on are ``own_rows`` of this rank's ``rows`` rows."""
         count, columns = len(own_rows), csr.indices.astype(np.int64)
         is_own = (columns >= first) & (columns < first + count)
         parts = []
-        own_places = own_rows.numpy()[(columns - first) * is_own] if count else columns
+        own_places = own_rows[(columns - first) * is_own] if count else columns
         places = np.where(columns >= first, columns - count, columns), own_places
         for inside, place, size in ((~is_own, places[0], csr.shape[1] - count), (is_own, places[1], rows)):
             starts = np.concatenate(([0], np.cumsum(inside)))[csr.indptr].astype(csr.indptr.dtype)

@@ -59,6 +59,9 @@ class Pending:
     least: float
 
 
+SentRows = Tensor | range  # own rows that go to a rank: some, or those of a whole block
+
+
 @dataclass
 class Links:
     """A rank's connections: ``incoming`` rows come from each block of its column, ``sent`` rows go to each rank of it.
@@ -71,7 +74,7 @@ class Links:
     layout: RankLayout
     rank: int
     incoming: list[int]
-    sent: list[Tensor]
+    sent: list[SentRows]
     rows: int
     broadcast: bool
     network: ClusterNetwork = NO_NETWORK
@@ -80,8 +83,10 @@ class Links:
     def __post_init__(self) -> None:
         self.block, self.column = self.layout.place(self.rank)
         self.column_group, self.row_group = self._groups()
-        self.all_sent = torch.cat(self.sent)
         self.counts = [len(rows) for rows in self.sent]
+        # whole blocks are broadcast as they are: only rows that are chosen have their numbers in one list
+        chosen = [rows for rows in self.sent if isinstance(rows, Tensor)]
+        self.all_sent = torch.cat(chosen) if chosen else None
 
     def _groups(self) -> tuple[Any, Any]:
         columns, rows = groups_of(self.layout)
@@ -93,7 +98,7 @@ class Links:
         stages = self.layout.stages(self.column)
         messages = len(stages) - (self.block in stages) if self.broadcast else 1
         received = len(out) - self.incoming[self.block]
-        x = x.contiguous() if self.broadcast else x.index_select(0, self.all_sent)
+        x = x.contiguous() if self.all_sent is None else x.index_select(0, self.all_sent)
         sent = received if self.broadcast else len(x) - self.counts[self.block]  # a broadcast goes on from rank to rank
         pending = self._pending(out, x, messages, received, sent)
         if self.broadcast:
@@ -114,7 +119,7 @@ class Links:
     def start_return(self, gradient: Tensor) -> Pending:
         """Begin to return gradients [received, width] to the owners of the rows."""
         gradient = gradient.contiguous()
-        out = gradient.new_empty((len(self.all_sent), gradient.shape[1]))
+        out = gradient.new_empty((sum(self.counts), gradient.shape[1]))
         received = len(out) - self.counts[self.block]
         pending = self._pending(out, gradient, 1, received, len(gradient) - self.incoming[self.block])
         pending.works.append(self._all_to_all(out, gradient, self.counts, self.incoming))
@@ -167,7 +172,10 @@ class Links:
     def add_returned(self, total: Tensor, returned: Tensor) -> Tensor:
         """Add returned gradients to ``total`` [rows, width] in the order of the ranks, then those of the replicas."""
         for rows, part in zip(self.sent, returned.split(self.counts), strict=True):
-            total.index_add_(0, rows, part)
+            if isinstance(rows, range):
+                total[rows.start : rows.stop].add_(part)
+            else:
+                total.index_add_(0, rows, part)
         return self.sum_of_replicas(total) if self.layout.replication > 1 else total
 
     def sum_of_replicas(self, x: Tensor) -> Tensor:

@@ -66,9 +66,10 @@ class RankLayout:
         if rows < self.blocks:
             fitting = [str(r) for r in replications(self.ranks) if self.ranks // r <= rows]
             larger = f", or replication={' or '.join(fitting)}" if fitting else ""
+            most = self.within(rows)
             raise ValueError(
                 f"ranks={self.ranks} and replication={self.replication} make {self.blocks} row blocks, the graph has "
-                f"{rows} nodes: give at most {rows * self.replication} ranks{larger}"
+                f"{rows} nodes: give at most ranks={most.ranks} with replication={most.replication}{larger}"
             )
 
 

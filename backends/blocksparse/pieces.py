@@ -27,17 +27,23 @@ class CutTask:
 
 
 def pieces_of(
-    trainer: LayeredTrainer, graph: Graph, config: BlocksparseConfig, layout: RankLayout, only: int | None = None
+    trainer: LayeredTrainer,
+    graph: Graph,
+    config: BlocksparseConfig,
+    layout: RankLayout,
+    only: int | None = None,
+    trains: bool = True,
 ) -> CutTask:
     """Cut a graph for ranks that compute what ``trainer`` would; slices of all of them, or of ``only`` one.
 
-    Raises Unsupported as ``check_blocks`` does.
+    A graph that is not trained on (``trains``) needs no products of the backward pass. Raises Unsupported as
+    ``check_blocks`` does.
     """
     spec, training = trainer.spec, trainer.training
     check_blocks(layout, graph, config.bounds)
     adjacency = adjacency_of(graph, spec.name, training.dtype)
     steps = [step for _, step in trainer.steps([LayerMatrix(adjacency.csr)] * spec.layers)]
-    trains = not trainer.forward_only
+    trains = trains and not trainer.forward_only
     products = tuple((step.width, step.has_backward and trains) for step in steps)
     task = RankTask(layout, spec, training, products, config, trainer.sparse_input)
     bounds = (

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,10 @@ from backends.base.refusals import refuse_fanouts
 from backends.batches import BatchPlan
 from backends.blocksparse.config import BlocksparseConfig
 from backends.blocksparse.pieces import pieces_of
-from backends.blocksparse.slices import targets_of_ranks
-from backends.blocksparse.worker import RankWorker
+from backends.blocksparse.slices import OwnTargets, RankSlice, targets_of_ranks
+from backends.blocksparse.worker import RankTask, RankWorker
 from backends.contract import Unsupported
-from backends.model import TrainingSpec, initial_state, model_spec
+from backends.model import State, TrainingSpec, initial_state, model_spec
 from datasets.files import write_atomic
 from datasets.graph import Graph
 
@@ -60,8 +60,24 @@ def _trains_on_ranks(cell: Cell) -> bool:
     return config["backend"]["name"] == "blocksparse" and config["scenario"]["name"] == "train"
 
 
-def worker_of(cell: Cell, folder: Path, rank: int, device: str) -> RankWorker:
-    """The worker of this rank, with its targets; raises Unsupported as the harness does."""
+@dataclass(frozen=True)
+class RankPart:
+    """What a rank trains: the task of all, its slice, the first parameters, and its targets."""
+
+    task: RankTask
+    part: RankSlice
+    state: State
+    targets: OwnTargets
+
+    def worker(self, rank: int) -> RankWorker:
+        """The worker of this rank, which waits for the others."""
+        worker = RankWorker(rank, self.task, self.part, self.state)
+        worker.train_on(self.targets)
+        return worker
+
+
+def part_of(cell: Cell, folder: Path, rank: int, device: str) -> RankPart:
+    """What this rank trains of a cell, without the others; raises Unsupported as the harness does."""
     if cell["status"] is not None:  # the plan refuses it, and has no graph for it
         raise Unsupported(cell["message"])
     values = cell["config"]
@@ -81,9 +97,8 @@ def worker_of(cell: Cell, folder: Path, rank: int, device: str) -> RankWorker:
     refuse_fanouts(spec, config.name)
     trainer.set_task(view, spec, training, plan)
     pieces = pieces_of(trainer, view, config, config.layout(view.nodes), only=rank)
-    worker = RankWorker(rank, pieces.task, pieces.slices[0], initial_state(spec, values["seed"]))
-    worker.train_on(targets_of_ranks(view, plan.nodes, pieces.cut)[rank])
-    return worker
+    targets = targets_of_ranks(view, plan.nodes, pieces.cut)[rank]
+    return RankPart(pieces.task, pieces.slices[0], initial_state(spec, values["seed"]), targets)
 
 
 def _refuse(values: dict[str, Any], view: Graph, device: str) -> None:
@@ -97,6 +112,11 @@ def _refuse(values: dict[str, Any], view: Graph, device: str) -> None:
         raise Unsupported(f"ranks of torchrun model no others: leave out backend.replay={backend['replay']}")
     if backend["link"] and device != "cpu":
         raise Unsupported(f"messages between devices are not held back: leave out backend.link={backend['link']}")
+    if backend["link"] and os.environ.get("LOCAL_WORLD_SIZE") != os.environ.get("WORLD_SIZE"):
+        raise Unsupported(
+            f"machines have clocks of their own, and a network: leave out backend.link={backend['link']}, which holds "
+            "back the messages of one machine"
+        )
     if view.features is None:
         raise Unsupported(f"data set {view.name} has no features: choose one that has")
     if not len(view.nodes_of("train")):
@@ -106,37 +126,58 @@ def _refuse(values: dict[str, Any], view: Graph, device: str) -> None:
         )
 
 
-def train(cell: Cell, folder: Path, device: str) -> dict[str, Any]:
+def train(cell: Cell, part: RankPart, device: str) -> dict[str, Any]:
     """Train a cell's epochs; returns the losses, and of each rank its seconds and its traffic of the last epoch."""
     rank = distributed.get_rank()
-    threads = max(1, cell["config"]["threads"] // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-    torch.set_num_threads(threads)
-    worker = worker_of(cell, folder, rank, device)
+    worker = part.worker(rank)
     losses, seconds, traffic = list[float](), list[float](), dict[str, float]()
     for epoch in range(cell["config"]["training"]["epochs"]):
         start = time.perf_counter()
         loss, traffic = worker.epoch(epoch)
+        if device == "cuda":
+            torch.cuda.synchronize()
         seconds.append(time.perf_counter() - start)
         losses.append(float(loss))
         if not isfinite(loss):  # on all ranks alike
             raise Unsupported(f"the loss of epoch {epoch + 1} is {loss}: give a lower training.rate")
         if rank == 0:
             print(f"{cell['path']} epoch {epoch + 1}: loss {loss:.6f}, {seconds[-1]:.4f} s", flush=True)
-    of_ranks: list[Any] = [None] * distributed.get_world_size()
-    distributed.all_gather_object(of_ranks, {"seconds": seconds, "traffic": traffic, "forms": worker.forms()})
-    facts = {"path": cell["path"], "device": device, "threads": threads, "link": cell["config"]["backend"]["link"]}
-    return facts | {"losses": losses, "ranks": of_ranks}
+    if device == "cuda":  # a device's messages are waited for by its own queue, which this clock does not see
+        traffic = {name: value for name, value in traffic.items() if name not in ("seconds", "exposed")}
+    of_ranks = _of_all_ranks({"seconds": seconds, "traffic": traffic, "forms": worker.forms()})
+    facts = {"path": cell["path"], "device": device, "threads": torch.get_num_threads()}
+    return facts | {"link": cell["config"]["backend"]["link"], "losses": losses, "ranks": of_ranks}
+
+
+def _of_all_ranks(own: Any) -> list[Any]:
+    answers: list[Any] = [None] * distributed.get_world_size()
+    distributed.all_gather_object(answers, own)
+    return answers
 
 
 def trained(cells: list[Cell], folder: Path, device: str) -> list[dict[str, Any]]:
-    """What ``train`` returns of each cell that can be trained so; rank 0 says of the others why they cannot."""
-    results = []
+    """What ``train`` returns of each cell that can be trained so; rank 0 says of the others why they cannot.
+
+    Ranks agree on each cell before its first message: the graph may be missing on one machine alone.
+    """
+    results, rank = [], distributed.get_rank()
     for cell in cells:
+        threads = cell["config"]["threads"] // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        torch.set_num_threads(max(1, threads))
+        part, refusal = None, ""
         try:
-            results.append(train(cell, folder, device))
-        except Unsupported as error:  # on all ranks alike, before their first message
-            if distributed.get_rank() == 0:
-                print(f"{cell['path']}: {error}", file=sys.stderr)
+            part = part_of(cell, folder, rank, device)
+        except Unsupported as error:
+            refusal = str(error)
+        refusals = _of_all_ranks(refusal)
+        try:
+            if part is not None and not any(refusals):
+                results.append(train(cell, part, device))
+        except Unsupported as error:  # on all ranks alike
+            refusals = [str(error)]
+        if rank == 0 and (reason := next(filter(None, refusals), "")):
+            refusing = ", ".join(str(number) for number, text in enumerate(refusals) if text)
+            print(f"{cell['path']}: {reason} (rank {refusing})", file=sys.stderr)
     return results
 
 

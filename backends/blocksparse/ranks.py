@@ -58,6 +58,7 @@ class RanksTrainer(BlocksparseTrainer):
         check_blocks(self.layout, self.graph, self.config.bounds)
         self.initial, self.cuts = state, dict[int, tuple[Graph, Cut]]()
         self.objects: dict[int, RankObjects] = {}
+        self.asked: dict[int, tuple[Nodes, list[Nodes]]] = {}  # what the ranks of a graph answered last
         self.smaller_pool: RankPool | None = None
         self.trains = False
         self.whole: list[LayerMatrix] | None = None
@@ -68,7 +69,7 @@ class RanksTrainer(BlocksparseTrainer):
         """The workers that hold a graph's slices, built once; this process keeps no slice."""
         if id(graph) not in self.objects:
             with nullcontext() if clock is None else clock.phase("structure"):
-                pieces = pieces_of(self, graph, self.config, self.layout)
+                pieces = pieces_of(self, graph, self.config, self.layout, trains=graph is self.graph)
             self.cuts[id(graph)] = graph, pieces.cut
             arguments = [(rank, pieces.task, part, self.initial) for rank, part in enumerate(pieces.slices)]
             with nullcontext() if clock is None else clock.phase("ranks"):
@@ -112,9 +113,23 @@ class RanksTrainer(BlocksparseTrainer):
         ranks = self.ranks_of(graph)
         if ranks is not self.ranks:
             ranks.each("load", [(self.state(),)] * self.layout.ranks)
-        cut = self.cuts[id(graph)][1]
-        rows = [nodes[cut.holds(rank, nodes)] - cut.own_rows(rank).start for rank in range(self.layout.ranks)]
-        return cut.gathered(nodes, ranks.each("predict", [(own,) for own in rows]))
+        places = self._places(graph, nodes, ranks)
+        answers = ranks.each("predict", [()] * self.layout.ranks)
+        logits = np.empty((len(nodes), answers[0].shape[1]), dtype=answers[0].dtype)
+        for own, answer in zip(places, answers, strict=True):
+            logits[own] = answer
+        return logits
+
+    def _places(self, graph: Graph, nodes: Nodes, ranks: RankObjects) -> list[Nodes]:
+        """The places of each rank's answers among those of ``nodes``, which it is told unless it was asked the same."""
+        asked, places = self.asked.get(id(graph), (None, []))
+        if asked is not nodes:
+            cut = self.cuts[id(graph)][1]
+            places = cut.places(nodes)
+            rows = [nodes[own] - cut.own_rows(rank).start for rank, own in enumerate(places)]
+            ranks.each("answer_for", [(own,) for own in rows])
+            self.asked[id(graph)] = nodes, places
+        return places
 
     def load(self, state: State) -> None:
         """Take over parameters on all ranks."""

@@ -71,10 +71,13 @@ class ModelledEpoch:
         another time is nothing that the others would have waited for.
         """
         names = "leaves", "compute", "network", "transport"
-        parts = [np.array([getattr(rank, name) for rank in ranks]) for name in names]  # each [ranks, epochs, stretches]
-        if not together:
-            parts = [np.median(part, axis=1, keepdims=True) for part in parts]
-        leaves, compute, network, transport = parts
+
+        def epochs_of(rank: RankEpochs, name: str) -> Seconds:
+            seconds: Seconds = getattr(rank, name)
+            return seconds if together else np.median(seconds, axis=0, keepdims=True)
+
+        # each [ranks, epochs, stretches]
+        leaves, compute, network, transport = (np.array([epochs_of(rank, name) for rank in ranks]) for name in names)
         ends = np.maximum(compute + transport, leaves.max(0) + network).max(0).sum(1)
         computed = compute.max(0).sum(1)
         middle = np.argsort(ends)[(len(ends) - 1) // 2]
@@ -180,12 +183,12 @@ def repeats(seconds: float) -> int:
 def replay(
     task: RankTask, slices: Sequence[RankSlice], targets: Sequence[OwnTargets], state: State
 ) -> list[RankEpochs]:
-    """Time epochs of each rank, all equally often, with the threads that torch has now."""
+    """Time epochs of each rank with the threads that torch has now, as often as its own epochs take seconds."""
     results: list[RankEpochs] = []
     for rank, (part, own) in enumerate(zip(slices, targets, strict=True)):
         # a copy of the matrix shares the arrays, and what kernels keep with a matrix ends with it
         worker = ReplayWorker(rank, task, replace(part, csr=replace(part.csr)), state, NO_NETWORK)
         seconds = worker.warmed_up(own)
-        results.append(worker.timed(len(results[0].compute) if results else repeats(seconds)))
+        results.append(worker.timed(repeats(seconds)))
         del worker
     return results

@@ -14,6 +14,7 @@ from datasets.features import Features, SparseFeatures
 from datasets.graph import Graph
 
 Numbers, Weights = NDArray[np.int64], NDArray[np.floating]
+Rows = Numbers | range  # whole blocks are ranges: their numbers would be as many as the graph has nodes, for every rank
 Labels = NDArray[np.int64] | NDArray[np.float32]
 
 
@@ -31,7 +32,7 @@ class RankSlice:
     csr: Csr
     weight: Weights | None
     incoming: tuple[int, ...]
-    sent: tuple[Numbers, ...]
+    sent: tuple[Rows, ...]
     nodes: Numbers
     features: Features | None
 
@@ -58,6 +59,12 @@ class Cut:
         """Which of ``nodes`` are among a rank's rows."""
         rows = self.own_rows(rank)
         return (nodes >= rows.start) & (nodes < rows.stop)
+
+    def places(self, nodes: Numbers) -> list[Numbers]:
+        """Which of ``nodes`` each rank answers for, by their places; nothing for ranks that hold a replica."""
+        answering = self.layout.column_group(0)
+        ranks = range(self.layout.ranks)
+        return [np.flatnonzero(self.holds(rank, nodes)) if rank in answering else np.arange(0) for rank in ranks]
 
     def gathered(self, nodes: Numbers, answers: Sequence[Floats]) -> Floats:
         """Rows [len(nodes), width] in the order of ``nodes``, of which each rank answers for its own in that order.
@@ -135,9 +142,14 @@ def cut(
     slices = []
     for rank, csr, own_weight, own_nodes, features in own_parts:
         block, column = layout.place(rank)
-        sent = tuple(incoming[other][block] - bounds[block] for other in layout.column_group(column))
+        sent = tuple(_shifted(incoming[other][block], int(bounds[block])) for other in layout.column_group(column))
         slices.append(RankSlice(csr, own_weight, tuple(map(len, incoming[rank])), sent, own_nodes, features))
     return Cut(layout, bounds, tuple(edges), tuple(sizes), tuple(received)), slices
+
+
+def _shifted(rows: Rows, first: int) -> Rows:
+    """The numbers of ``rows`` in a block that begins at ``first``."""
+    return range(rows.start - first, rows.stop - first) if isinstance(rows, range) else rows - first
 
 
 def _bytes_of(csr: Csr, weight: Weights | None, features: Features | None) -> int:
@@ -149,7 +161,7 @@ def _bytes_of(csr: Csr, weight: Weights | None, features: Features | None) -> in
 
 def _part(
     csr: Csr, weight: Weights | None, layout: RankLayout, bounds: Numbers, rank: int, exchange: str
-) -> tuple[Csr, Weights | None, list[Numbers]]:
+) -> tuple[Csr, Weights | None, list[Rows]]:
     """A rank's matrix, its weights, and the rows that come from each block."""
     block, column = layout.place(rank)
     stages = layout.stages(column)
@@ -159,12 +171,14 @@ def _part(
     inside = (columns >= first) & (columns < last)
     positions, columns = begin + np.flatnonzero(inside), columns[inside].astype(np.int64)
     counts = np.concatenate(([0], np.cumsum(inside)))[csr.indptr[bounds[block] : bounds[block + 1] + 1] - begin]
+    incoming: list[Rows]
     if exchange == "halo":
         received, columns = np.unique(columns, return_inverse=True)
+        incoming = [received[slice(*np.searchsorted(received, bounds[k : k + 2]))] for k in range(layout.blocks)]
     else:
-        received, columns = np.arange(first, last), columns - first
-    incoming = [received[slice(*np.searchsorted(received, bounds[k : k + 2]))] for k in range(layout.blocks)]
-    shape = len(counts) - 1, len(received)
+        columns = columns - first
+        incoming = [range(*np.clip(bounds[k : k + 2], first, last).tolist()) for k in range(layout.blocks)]
+    shape = len(counts) - 1, sum(map(len, incoming))
     ids = None if weight is not None else positions if csr.edge_ids is None else csr.edge_ids[positions]
     part = Csr(counts.astype(csr.indptr.dtype), columns.astype(csr.indices.dtype), shape, ids)
     return part, None if weight is None else weight[positions], incoming

@@ -18,7 +18,7 @@ from backends.base.sparse_rows import Rows, SparseRows
 from backends.blocksparse.adaptive import FORMS, Forms, adapt
 from backends.blocksparse.config import BlocksparseConfig
 from backends.blocksparse.distributed import SplitMatrix, add_up, fetch, fetch_and_sum
-from backends.blocksparse.exchange import Links
+from backends.blocksparse.exchange import Links, SentRows
 from backends.blocksparse.layout import RankLayout
 from backends.blocksparse.phases import AGGREGATION, RankPhases, aggregation_seconds
 from backends.blocksparse.slices import Numbers, OwnTargets, RankSlice
@@ -136,17 +136,17 @@ class RankWorker:
             self._prepare_products(name, each)
         self.load(state)
 
-    def _matrix(self, part: RankSlice) -> tuple[LayerMatrix, list[int], list[Tensor]]:
+    def _matrix(self, part: RankSlice) -> tuple[LayerMatrix, list[int], list[SentRows]]:
         """The slice's matrix, how many rows come from each block, and which own rows go to each rank."""
-        sent = [torch.from_numpy(np.array(rows)) for rows in part.sent]
+        sent = list(part.sent)
         weight = None if part.weight is None else self._on_device(part.weight)
         matrix, incoming = LayerMatrix(part.csr, weight), list(part.incoming)
         if self.task.config.overlap:
             block, _ = self.task.layout.place(self.rank)
-            own_rows = sent[block][: incoming[block]]
+            own_rows = np.asarray(sent[block][: incoming[block]], dtype=np.int64)
             matrix = SplitMatrix.of(part.csr, weight, sum(incoming[:block]), own_rows, part.csr.shape[0])
             incoming[block], sent[block] = 0, sent[block][:0]
-        return matrix, incoming, [rows.to(self.device) for rows in sent]
+        return matrix, incoming, [rows if isinstance(rows, range) else self._on_device(rows) for rows in sent]
 
     def _prepare_products(self, name: str, matrix: LayerMatrix) -> None:
         """Build the transpose of a matrix where a product needs it, and try forms of the products with it."""
@@ -223,11 +223,15 @@ class RankWorker:
         dense = max(0.0, seconds - aggregate - traffic.exposed)
         return RankPhases(aggregate, dense, traffic.seconds, traffic.exposed)
 
-    def predict(self, rows: Numbers) -> Floats:
-        """Logits of some own rows."""
+    def answer_for(self, rows: Numbers) -> None:
+        """Take over the own rows whose logits later calls ask for, so that they do not travel with each."""
+        self.asked = self._on_device(rows)
+
+    def predict(self) -> Floats:
+        """Logits of the rows of ``answer_for``."""
         self.model.eval()
         with torch.no_grad():
-            logits = self.model(self.features, self.structure, self.nodes).index_select(0, self._on_device(rows))
+            logits = self.model(self.features, self.structure, self.nodes).index_select(0, self.asked)
         answer: Floats = logits.cpu().numpy()
         return answer
 

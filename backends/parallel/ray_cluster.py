@@ -14,9 +14,10 @@ from typing import Any
 
 LONGEST_FOLDER = 40
 LEAST_STORE = 256 << 20
-STORE_SHARE = 0.3  # of the memory that is free; what does not fit is written to disk
+STORE_SHARE = 0.3  # of the memory that is available; what does not fit is written to disk
 ANSWER_SECONDS = 10.0
 SHARED_MEMORY = Path("/dev/shm")
+MEMORY = Path("/proc/meminfo")
 
 _lock = threading.Lock()
 _users = 0
@@ -129,11 +130,20 @@ def _answering(address: str) -> Iterator[None]:
 
 
 def _store_bytes() -> int:
-    """Size of Ray's object store: a share of the memory that is free, as far as shared memory has room for it."""
-    pages = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    """Size of Ray's object store: a share of the available memory, as far as shared memory has room for it."""
+    available = _available_bytes()
     shared = os.statvfs(SHARED_MEMORY) if SHARED_MEMORY.is_dir() else None
-    room = pages if shared is None else shared.f_bavail * shared.f_frsize
-    return max(LEAST_STORE, int(min(STORE_SHARE * pages, 0.9 * room)))
+    room = available if shared is None else shared.f_bavail * shared.f_frsize
+    return max(LEAST_STORE, int(min(STORE_SHARE * available, 0.9 * room)))
+
+
+def _available_bytes() -> int:
+    """Memory that is free or can be freed: what files are cached in would make the store of an idle machine small."""
+    try:
+        lines = MEMORY.read_text().splitlines()
+    except OSError:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
 
 
 def _short_folder() -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from datasets.graph import MISSING, NO_SPLIT, SPLITS
 from datasets.randomness import uniform
 from datasets.tables.csv_types import missing_words
-from datasets.tables.table import TableError, UserTable, Values, is_list, is_number, is_string
+from datasets.tables.table import TableError, UserTable, is_list, is_number, is_string
 
 MOST_CLASSES = 1 << 20  # a larger number is no class but an id or a code: a model has an output for each
 NO_COLUMN = "none"  # as the name of a column that may be absent: it is not read, unless one is called so
@@ -21,30 +21,31 @@ LISTED = 20  # words
 SPLIT_NAMES = SPLITS | {"valid": SPLITS["validation"], "val": SPLITS["validation"], "none": NO_SPLIT, "": NO_SPLIT}
 
 
-def positions_of(nodes: UserTable, ids: Values, edges: UserTable, column: str) -> NDArray[np.int64]:
-    """Map one end of every edge to the row of its node; ids must be unique and known."""
-    order = np.argsort(ids, kind="stable")
-    repeated = np.zeros(len(ids), dtype=bool)
-    repeated[order[1:]] = ids[order[1:]] == ids[order[:-1]]
+def positions_of(nodes: UserTable, ids: Any, edges: UserTable, column: str) -> NDArray[np.int64]:
+    """Map one end of every edge to the row of its node among the Arrow array ``ids``; they must be unique and known."""
+    import pyarrow.compute
+
+    first_rows = ids.dictionary_encode().indices.to_numpy()  # ids are numbered as they first appear
+    repeated = first_rows < np.arange(len(ids))
     if repeated.any():
         row = int(repeated.argmax())
         raise TableError(
-            f"{nodes.path}: row {row + 1}: id {ids[row].item()!r} appeared before: every node needs its own"
+            f"{nodes.path}: row {row + 1}: id {ids[row].as_py()!r} appeared before: every node needs its own"
         )
     ends = edges.ids(column)
     if not len(ends):
-        return ends
+        return np.empty(0, dtype=np.int64)
     check_kind(edges, column, id_kind(ends), nodes.path, id_kind(ids))
-    places = np.minimum(np.searchsorted(ids, ends, sorter=order), len(ids) - 1)
-    dangling = ids[order[places]] != ends
+    places = pyarrow.compute.index_in(ends, value_set=ids)
+    dangling = np.asarray(places.is_null())
     if dangling.any():
-        edges.refuse(column, dangling, unknown_id(nodes.path, repr(ends[dangling.argmax()].item())))
-    return order[places].astype(np.int64)
+        edges.refuse(column, dangling, unknown_id(nodes.path, repr(ends[int(dangling.argmax())].as_py())))
+    return np.asarray(places).astype(np.int64)
 
 
-def id_kind(ids: Values) -> str:
-    """Return whether ids are integers or strings, for comparisons and errors."""
-    return "strings" if ids.dtype.kind == "U" else "integers"
+def id_kind(ids: Any) -> str:
+    """Return whether an Arrow array of ids holds integers or strings, for comparisons and errors."""
+    return "strings" if is_string(ids.type) else "integers"
 
 
 def check_kind(table: UserTable, column: str, kind: str, nodes: str, expected: str) -> None:
@@ -107,7 +108,7 @@ def notes_of_labels(table: UserTable, label: str | list[str]) -> tuple[str, ...]
     words = None if isinstance(label, list) else label_words(table, label)
     if words is None:
         return ()
-    names = [name for name in np.unique(words).tolist() if name]
+    names = word_names([words])
     more = [f"and {len(names) - LISTED} more"] if len(names) > LISTED else []
     return (f"classes are words, numbered in this order: {', '.join([*names[:LISTED], *more])}",)
 
@@ -156,7 +157,7 @@ def edge_arrays(
 
 
 def labels_of(
-    table: UserTable, label: str | list[str], names: NDArray[np.str_] | None = None
+    table: UserTable, label: str | list[str], names: Sequence[str] | None = None
 ) -> tuple[NDArray[np.integer] | None, int]:
     """Read classes as int64 [nodes], or 0/1 columns or lists as int8 [nodes, classes]; empty means missing (-1).
 
@@ -174,20 +175,32 @@ def labels_of(
         return bits.astype(np.int8), bits.shape[1]
     words = label_words(table, label)
     if words is not None:
-        names = np.unique(words[words != ""]) if names is None else names
-        return np.where(words == "", MISSING, np.searchsorted(names, words)), len(names)
+        import pyarrow.compute
+
+        names = word_names([words]) if names is None else names
+        places = pyarrow.compute.index_in(words, value_set=pyarrow.array(names, words.type), skip_nulls=True)
+        return places.fill_null(MISSING).to_numpy().astype(np.int64), len(names)
     return _classes(table, label)
 
 
-def label_words(table: UserTable, label: str) -> NDArray[np.str_] | None:
-    """The word that labels each row, "" where it is missing; ``None`` where labels are no words.
+def label_words(table: UserTable, label: str) -> Any:
+    """The word that labels each row as an Arrow array, null where it is missing; ``None`` where labels are no words.
 
     Missing are empty cells and -1, in a CSV file also what Arrow takes for an empty cell among numbers (NA, NaN, null).
     """
     if not table.has(label) or not is_string(table.kind(label)):
         return None
-    missing = {None, str(MISSING)} | (missing_words() if table.is_csv else set())
-    return np.array(["" if word in missing else word for word in table.column(label).to_pylist()], dtype=str)
+    import pyarrow.compute
+
+    words = table.column(label)
+    missing = {"", str(MISSING)} | (missing_words() if table.is_csv else set())
+    is_missing = pyarrow.compute.is_in(words, value_set=pyarrow.array(sorted(missing), words.type))
+    return pyarrow.compute.if_else(is_missing, pyarrow.scalar(None, words.type), words)
+
+
+def word_names(columns: Sequence[Any]) -> list[str]:
+    """The words of several columns of ``label_words``, ascending, each once: classes are numbered in this order."""
+    return sorted({word for column in columns for word in column.unique().drop_null().to_pylist()})
 
 
 def shares_of(split: str) -> tuple[float, ...] | None:

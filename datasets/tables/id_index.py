@@ -63,7 +63,7 @@ def keys_of(table: UserTable, column: str) -> tuple[NDArray[np.int64], str]:
     """Return the keys of a column of ids, and their kind: integers or strings."""
     ids = table.ids(column)
     if id_kind(ids) == "integers":
-        return ids, "integers"
+        return ids.to_numpy(), "integers"
     from pandas.util import hash_array
 
-    return hash_array(ids.astype(object)).view(np.int64), "strings"
+    return hash_array(ids.to_numpy(zero_copy_only=False)).view(np.int64), "strings"

@@ -62,7 +62,7 @@ def load(name: str, files: Files, options: Options) -> Graph:
         split=split_of(node_table, tables.split, labels, np.arange(len(ids))),
         classes=classes,
         task="none" if labels is None else "multiclass" if labels.ndim == 1 else "multilabel",
-        node_ids=ids.astype(np.int64) if np.issubdtype(ids.dtype, np.integer) else None,
+        node_ids=ids.to_numpy() if id_kind(ids) == "integers" else None,
         node_types=types_of(node_table, tables.node_type, "node_type"),
         **arrays,
         sha256=_sha256(tables, options),

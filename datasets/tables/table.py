@@ -56,8 +56,13 @@ class UserTable:
 
     def column(self, name: str) -> Any:
         """Return a column as one Arrow array; raises TableError for none or several of this name."""
+        import pyarrow
+
         self.require(name)
-        column = self.data.column(name).combine_chunks()
+        column = self.data.column(name)
+        if column.type == pyarrow.string():
+            column = column.cast(pyarrow.large_string())  # an array of strings ends at 2 GiB
+        column = column.combine_chunks()
         return column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
 
     def kind(self, name: str) -> Any:
@@ -68,26 +73,32 @@ class UserTable:
         kind = self.data.schema.field(name).type
         return kind.value_type if types.is_dictionary(kind) else kind
 
-    def ids(self, name: str) -> Values:
-        """Return a column of integers or strings, none of them empty; integers where there is no row to tell."""
+    def ids(self, name: str) -> Any:
+        """Return a column of ids, none of them empty, as an Arrow array of int64 or large_string.
+
+        Text stays in Arrow: in an array of NumPy every id takes as much as the longest. Integers where there is no row.
+        """
+        import pyarrow
+        import pyarrow.compute
         import pyarrow.types as types
 
         column = self.column(name)
         if not self.rows:
-            return np.empty(0, dtype=np.int64)
+            return pyarrow.array([], pyarrow.int64())
         if not (types.is_integer(column.type) or is_string(column.type)):
             raise TableError(
                 f"{self.path}: column {name!r} holds {column.type}: ids are integers or strings: write them as strings"
             )
         empty = "is empty: every row needs an id"
         self.refuse(name, np.asarray(column.is_null()), empty)
-        array: Values = column.to_numpy(zero_copy_only=False)
         if is_string(column.type):
-            self.refuse(name, array == "", empty)  # an empty cell of CSV is text of no letters
-        if array.dtype == np.uint64:
-            too_large = array > np.iinfo(np.int64).max
+            no_letters = pyarrow.compute.equal(column, "")  # an empty cell of CSV
+            self.refuse(name, np.asarray(no_letters), empty)
+            return column.cast(pyarrow.large_string())
+        if types.is_uint64(column.type):
+            too_large = column.to_numpy() > np.iinfo(np.int64).max
             self.refuse(name, too_large, "an id must fit into 63 bits: give larger ones as strings")
-        return array.astype(np.int64 if types.is_integer(column.type) else str)
+        return column.cast(pyarrow.int64())
 
     def doubles(self, name: str, column: Any = None) -> NDArray[np.float64]:
         """Return a numeric column, rounded, NaN where it is empty; ``column`` replaces the column's own values."""

@@ -17,6 +17,7 @@ from datasets.tables.columns import (
     LISTED,
     default_features,
     features_of,
+    id_kind,
     label_words,
     labels_of,
     notes_of_columns,
@@ -24,6 +25,7 @@ from datasets.tables.columns import (
     require_named,
     split_of,
     weights_of,
+    word_names,
 )
 from datasets.tables.identity import files_of
 from datasets.tables.reading import read_table, table_sha256
@@ -67,7 +69,7 @@ def load_typed(options: Options) -> Graph:
     total = sum(len(own.ids) for own in nodes.values())
     sources, destinations, kinds, weights = [], [], [], []
     for number, (relation, path) in enumerate(zip(schema.relations, tables.edges.values(), strict=True)):
-        is_text = (nodes[kind].ids.dtype.kind == "U" for kind in (relation.source, relation.destination))
+        is_text = (id_kind(nodes[kind].ids) == "strings" for kind in (relation.source, relation.destination))
         columns = (tables.source, tables.target)
         as_text = [name for name, text in zip(columns, is_text, strict=True) if text]
         table = read_table(str(path), "edges", as_text, may_be_empty=True, ids=columns)
@@ -109,14 +111,14 @@ def load_typed(options: Options) -> Graph:
 @dataclass(frozen=True)
 class _Nodes:
     table: UserTable
-    ids: NDArray[Any]
+    ids: Any
     features: NDArray[np.float32] | None
     labels: NDArray[np.integer] | None
     classes: int
     split: NDArray[np.int8]
 
     @classmethod
-    def of(cls, table: UserTable, tables: TypedTableOptions, names: NDArray[np.str_] | None) -> "_Nodes":
+    def of(cls, table: UserTable, tables: TypedTableOptions, names: Sequence[str] | None) -> "_Nodes":
         """Read the columns of a type; ``names`` are the classes of all types, where these are words."""
         ids = table.ids(tables.id)
         labels, classes = labels_of(table, tables.label, names)
@@ -146,7 +148,7 @@ def _notes_of_nodes(tables: Mapping[str, UserTable], roles: set[str], joined: bo
     return notes
 
 
-def _label_names(tables: Sequence[UserTable], label: str) -> NDArray[np.str_] | None:
+def _label_names(tables: Sequence[UserTable], label: str) -> list[str] | None:
     """The words that are labels in any table, ascending; ``None`` where there are none, TableError beside numbers."""
     import pyarrow.types as types
 
@@ -159,8 +161,7 @@ def _label_names(tables: Sequence[UserTable], label: str) -> NDArray[np.str_] | 
         if column is None:
             kind = table.kind(label)
             raise TableError(f"{table.path}: column {label!r} holds {kind}, other types have words: give all alike")
-    names = np.unique(np.concatenate(words))
-    return names[names != ""]
+    return word_names(words)
 
 
 def _alike(arrays: list[Any], what: str) -> tuple[Any, list[str]]:

@@ -1,6 +1,6 @@
 """Two results folders compared: each cell by its ratio to what both folders measured beside it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import log
@@ -37,6 +37,11 @@ class MeasuredCell:
         return median(medians) if medians else None
 
     @cached_property
+    def seeds(self) -> set[int]:
+        """The seeds of the good records."""
+        return {record["config"]["seed"] for record in self.row.ok}
+
+    @cached_property
     def runs(self) -> dict[RunKey, Record]:
         """The good records by the run of the group that wrote them, without those measured alone after the others."""
         return {(record["group"], record.get("run", "")): record for record in self.row.ok if not record.get("alone")}
@@ -68,10 +73,12 @@ class MeasuredFolder:
         together = [self.places[run] for run in self.cells[place].runs]
         return set.intersection(*together) - {place} if together else set()
 
-    def logarithms(self, place: str, beside: Sequence[str]) -> list[float]:
-        """Logarithm of the time over the geometric mean of the cells beside it, for each process of each run."""
+    def logarithms(self, place: str, beside: Sequence[str], seeds: Collection[int]) -> list[float]:
+        """Logarithm of the time over the geometric mean of the cells beside it, for each process of some seeds."""
         values = []
         for run, record in self.cells[place].runs.items():
+            if record["config"]["seed"] not in seeds:
+                continue
             others = [process_medians(self.cells[other].runs[run]) for other in beside]
             for process, value in process_medians(record).items():
                 references = [medians.get(process, median(list(medians.values()))) for medians in others]
@@ -87,6 +94,7 @@ class ComparedCell:
     places: tuple[str, str]
     medians: tuple[float, float]
     beside: list[str]
+    seeds: set[int]  # that are good in both folders: another seed may be other work
     unchanged: bool  # whether the code of the cells beside it is the same in both folders
 
 
@@ -105,7 +113,10 @@ def compare_folders(a: Path, b: Path, threshold: float, left_out: LeftOut | None
     outcomes = [_compared(older, newer, *places) for places in pairs]
     cells = [outcome for outcome in outcomes if isinstance(outcome, ComparedCell)]
     changes = [
-        change_of(older.logarithms(cell.places[0], cell.beside), newer.logarithms(cell.places[1], cell.beside))
+        change_of(
+            older.logarithms(cell.places[0], cell.beside, cell.seeds),
+            newer.logarithms(cell.places[1], cell.beside, cell.seeds),
+        )
         for cell in cells
     ]
     judgements = zip(cells, judge_together(changes, threshold), strict=True)
@@ -138,8 +149,12 @@ def _compared(older: MeasuredFolder, newer: MeasuredFolder, place_a: str, place_
     if a.median is None or b.median is None:
         statuses = (a.row.record["status"], b.row.record["status"])
         return verdict_by_status(name, a.median, b.median, statuses)
-    if failed := _failed_seeds(a.row, b.row):
+    if failed := _failed_seeds(a, b):
         return Verdict(name, a.median, b.median, None, FAILS_NOW, failed)
+    seeds = a.seeds & b.seeds
+    if not seeds:
+        reason = f"seeds {_listed(a.seeds)} and {_listed(b.seeds)} are other work: measure one of them in both"
+        return Verdict(name, a.median, b.median, None, NOT_COMPARABLE, reason)
     both = sorted(older.beside(place_a) & newer.beside(place_b))
     beside = [place for place in both if not _differing(older.cells[place], newer.cells[place])]
     if not beside:
@@ -147,15 +162,18 @@ def _compared(older: MeasuredFolder, newer: MeasuredFolder, place_a: str, place_
         reason = f"both measured nothing beside it in its group: measure them in turns, {IN_TURNS} {overrides}"
         return Verdict(name, a.median, b.median, None, NOT_COMPARABLE, reason)
     unchanged = [place for place in beside if _same_code(older.cells[place], newer.cells[place])]
-    return ComparedCell(name, (place_a, place_b), (a.median, b.median), unchanged or beside, bool(unchanged))
+    return ComparedCell(name, (place_a, place_b), (a.median, b.median), unchanged or beside, seeds, bool(unchanged))
 
 
-def _failed_seeds(a: Row, b: Row) -> str:
+def _listed(seeds: Collection[int]) -> str:
+    return ", ".join(f"{seed}" for seed in sorted(seeds))
+
+
+def _failed_seeds(a: MeasuredCell, b: MeasuredCell) -> str:
     """Name the seeds that were good in one folder and failed in the other, for a reason that may be the code's."""
-    good = {record["config"]["seed"] for record in a.ok}
-    after = {record["config"]["seed"]: record["status"] for _, record in b.cells}
+    after = {record["config"]["seed"]: record["status"] for _, record in b.row.cells}
     bad = {seed: status for seed, status in sorted(after.items()) if status not in ("ok", *NOT_OF_THE_CODE)}
-    return ", ".join(f"seed {seed}: ok, then {status}" for seed, status in bad.items() if seed in good)
+    return ", ".join(f"seed {seed}: ok, then {status}" for seed, status in bad.items() if seed in a.seeds)
 
 
 def _differing(a: MeasuredCell, b: MeasuredCell) -> str:

@@ -29,6 +29,14 @@ def without_folders(text: str) -> str:
     return text.replace(f"{home}/", "~/") if home else text
 
 
+def _readable(descriptors: Collection[int], timeout: float) -> list[int]:
+    """Those that can be read within ``timeout`` seconds; ``select`` takes none from 1,024 on: every graph holds one."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(1000 * timeout)]
+
+
 class LauncherError(RuntimeError):
     """A run cannot go on: a process survives its end, or the guard is gone; the message says what to do."""
 
@@ -183,7 +191,7 @@ class Child:
         """Wait for a message, ``None`` after ``timeout`` seconds; raises ChildEnded, also while grandchildren live."""
         until = time.monotonic() + timeout
         while b"\n" not in self._buffer:
-            ready, _, _ = select.select([self._read, self._exit], [], [], max(0.0, until - time.monotonic()))
+            ready = _readable((self._read, self._exit), max(0.0, until - time.monotonic()))
             if self._read in ready:
                 data = os.read(self._read, 1 << 16)
                 self._buffer += data

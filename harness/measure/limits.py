@@ -176,8 +176,8 @@ def _distinct(csr: Csr) -> int:
 
 
 def _add_orders(products: Sequence[Json], matrices: Mapping[str, Csr], machine: Machine) -> None:
-    """Add seconds of reading each product's rows, after the other bytes that the call moves; None without an order."""
-    moved = _total(products, "bytes_least")
+    """Add seconds of reading each product's rows, after what a batch moves beside its table; None without an order."""
+    moved = sum(product["bytes_least"] for product in products)
     for product in products:
         csr, between = matrices.get(product["name"]), max(0, int(moved - product["table"]))
         product["order"] = (

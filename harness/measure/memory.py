@@ -5,7 +5,7 @@ import os
 import resource
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from datasets.high_water import HighWater
@@ -113,7 +113,8 @@ def limit_data(limit: int) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
-    Path("/proc/self/oom_score_adj").write_text("1000")
+    with suppress(OSError):  # some containers deny it
+        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 class Peak:

@@ -64,6 +64,9 @@ def expand(composition: Composition, compose: Compose = compose_one) -> Iterator
     if composition.values.get("suite") is None:
         yield composition, None
         return
+    chosen = [override for override in composition.overrides if key_of(override) == "suite"]
+    if any("[" in override or "," in override for override in chosen):
+        raise UsageError(f"{' '.join(chosen)} names several suites, which Hydra would mix: run one after the other")
     suite = read_suite(composition.values["suite"])
     tier = composition.values["tier"]
     if tier not in suite.tiers:

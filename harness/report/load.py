@@ -1,5 +1,6 @@
 """What shared the cores with the samples of a row, from its records: other programs, the hypervisor, its own ranks."""
 
+import math
 from collections.abc import Sequence
 
 from harness.measure.crowds import asked_for, crowds
@@ -8,6 +9,7 @@ from harness.store.shape import Doubt
 from harness.store.statistics import median
 
 STEAL = 0.05  # of the CPU time
+MOST_BUSY = 1.1  # cores for each thread: clocks of processes tick in hundredths of a second
 
 
 def doubts(records: Sequence[Record]) -> list[Doubt]:
@@ -22,6 +24,18 @@ def doubts(records: Sequence[Record]) -> list[Doubt]:
     if stolen and median(stolen) > STEAL:
         named.append(Doubt("steal", f"the hypervisor kept back {median(stolen):.0%} of the time", "another machine"))
     return named
+
+
+def beyond_threads(record: Record, busy: float | None) -> list[Doubt]:
+    """Name an engine that kept more cores ``busy`` than the cell's threads: those beside it had fewer.
+
+    Workers of a strategy may have a core each.
+    """
+    threads = int(record["config"]["threads"])
+    if busy is None or busy <= MOST_BUSY * threads or "backend.workers" in crowds(record["facts"]):
+        return []
+    what = f"{busy:.2g} cores were busy with threads={threads}"
+    return [Doubt("threads", what, f"threads={math.ceil(busy)} for all, or fewer loaders")]
 
 
 def oversubscribed(record: Record, shared: float) -> Doubt:

@@ -93,7 +93,8 @@ class Row:
         if not (self.timed or crowded):
             return _unchecked(self.record)
         of_samples = shape.doubts(list(self.samples().values()))
-        return [*of_samples, *crowded, *load.doubts(self.ok), *shortened.doubts(self.ok), *_unchecked(self.record)]
+        shared = [*crowded, *load.beyond_threads(self.record, self.busy()), *load.doubts(self.ok)]
+        return [*of_samples, *shared, *shortened.doubts(self.ok), *_unchecked(self.record)]
 
     @property
     def kind(self) -> str:

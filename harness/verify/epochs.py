@@ -18,7 +18,7 @@ from harness.measure.clock import Clock
 from harness.planning.schema import RunConfig
 from harness.scenario.setup import spec_of, training_of
 from harness.verify.comparison import UNITS, expected_of
-from harness.verify.models import state_of
+from harness.verify.models import state_of, with_all_edges
 from harness.verify.steps import PARTS, Evaluation, multiple, verify_tried
 
 EPOCHS = 2
@@ -48,6 +48,7 @@ class EpochsSubject:
         spec = spec_of(config, graph)
         draws = "train" in self.backend.draws and self.backend.draws_in_epochs
         self.spec = spec if draws else replace(spec, fanouts=())
+        self.engine_spec = self.spec if draws else with_all_edges(spec, graph)
         self.training = replace(training_of(config).without_dropout(), rate=0.0)
         self.plan = BatchPlan(targets, size and min(size, -(-len(targets) // PARTS)), None, config.seed)
 
@@ -55,7 +56,7 @@ class EpochsSubject:
         """The error of each epoch's loss over what rounding may do to it."""
         state = state_of(self.spec, seed, self.graph)
         engine: Trainer = runtime(self.backend, "train")
-        engine.prepare(self.graph, self.spec, self.training, state, self.plan, Clock())
+        engine.prepare(self.graph, self.engine_spec, self.training, state, self.plan, Clock())
         with closing(engine):
             losses = [engine.epoch(index, Clock()) for index in range(EPOCHS)]
         sampled = bool(self.spec.fanouts)

@@ -19,6 +19,7 @@ SLICE_NODES = 4096
 SLICE_EDGES = 40_000
 SLICE_READS = 50 * SLICE_EDGES  # in-edges of a slice's nodes in the whole graph, among which its own are found
 SLICE_FEATURES = 1 << 24  # numbers in the features of a slice, which the definition holds dense
+SLICE_OUTPUTS = 1 << 20  # numbers in the outputs of all layers: of 2 x 10^7 about one has another sign in float32
 
 
 def small_graph(
@@ -94,11 +95,11 @@ def slice_of(graph: Graph, config: RunConfig) -> dict[str, Graph]:
     The targets are nodes that are trained; where there are none, and nothing is to be trained, any nodes. The slice is
     named by how many of them it holds. To be trained on, the first graph must have some.
     """
-    trains = config.scenario.name == "train"
+    trains, most = config.scenario.name == "train", most_nodes(graph, config)
     trained = np.arange(0) if graph.labels is None else graph.nodes_of("train")
     if graph.graph_ids is not None and graph.inductive:
         first = np.flatnonzero(graph.graph_ids == graph.graph_ids[0])
-        small = int(graph.csr.in_degrees[first].sum()) <= SLICE_EDGES
+        small = int(graph.csr.in_degrees[first].sum()) <= SLICE_EDGES and len(first) <= most
         if small and (not trains or len(np.intersect1d(first, trained))):
             return {"first graph": graph.subgraph(first)}
     size = config.training.batch_size if trains else None
@@ -106,17 +107,24 @@ def slice_of(graph: Graph, config: RunConfig) -> dict[str, Graph]:
     if not len(candidates):
         return {}
     targets = _in_hashed_order(candidates)[: min(BLOCK, size or BLOCK)]
-    nodes = neighbourhood(graph, targets, config.model.layers)
+    nodes = neighbourhood(graph, targets, config.model.layers, most)
     return {f"neighbourhood of {len(np.intersect1d(nodes, targets))} targets": graph.subgraph(nodes)}
 
 
-def neighbourhood(graph: Graph, targets: Nodes, hops: int) -> Nodes:
-    """Return ``targets`` and then their in-neighbours over some hops, as many as fit into the bounds of a slice.
+def most_nodes(graph: Graph, config: RunConfig) -> int:
+    """Nodes that a slice may have: wide features and layers are many numbers a node."""
+    model = config.model
+    outputs = (model.layers - 1) * model.hidden * model.heads + graph.classes * model.output_heads
+    return min(SLICE_NODES, SLICE_FEATURES // max(graph.width, 1), SLICE_OUTPUTS // max(outputs, 1))
+
+
+def neighbourhood(graph: Graph, targets: Nodes, hops: int, most: int | None = None) -> Nodes:
+    """Return ``targets`` and then their in-neighbours over some hops, at most ``most``, within the bounds of a slice.
 
     Targets and hops have equal shares of the nodes and of the in-edges that are read: spread over a large graph, the
     targets' neighbours alone would be too many.
     """
-    limit = max(hops + 1, min(SLICE_NODES, SLICE_FEATURES // max(graph.width, 1)))
+    limit = max(hops + 1, SLICE_NODES if most is None else most)
     reads = SLICE_READS // (hops + 1)
     nodes = frontier = _readable(graph, targets[: limit // (hops + 1)], reads)
     for hops_left in range(hops, 0, -1):

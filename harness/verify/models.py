@@ -39,6 +39,7 @@ def verify_model(config: RunConfig, graph: Graph) -> dict[str, Any]:
             config, isinstance(graph.features, SparseFeatures)
         )
         parity |= verify_trained_draws(config, neighbourhood_spec_of(config, graph))
+        parity |= load_object("harness.verify.any_draw:verify_any_draw")(config, parts["small graph"])
     return parity | options_not_verified(config.backend)
 
 
@@ -52,6 +53,11 @@ def with_columns_read(graph: Graph, spec: ModelSpec) -> Graph:
         edge_weights=graph.edge_weights if "weight" in spec.edge_columns else None,
         edge_features=graph.edge_features if "features" in spec.edge_columns else None,
     )
+
+
+def with_all_edges(spec: ModelSpec, graph: Graph) -> ModelSpec:
+    """The model with fanouts that leave out no edge, where it has fanouts."""
+    return replace(spec, fanouts=(max(1, int(graph.csr.in_degrees.max(initial=0))),) * len(spec.fanouts))
 
 
 def state_of(spec: ModelSpec, seed: int, graph: Graph) -> State:
@@ -87,8 +93,8 @@ def _all_nodes(config: RunConfig, graph: Graph) -> Plan:
 class ModelSubject:
     """Fresh runtime objects of one backend on one graph; training without dropout, which has a gate of its own.
 
-    Fanouts are sampled alike by engine and definition where the engine can be given the definition's draws; elsewhere
-    both use all neighbours.
+    Fanouts are sampled alike by engine and definition where the engine can be given the definition's draws. Elsewhere
+    both use all neighbours, an engine that trains with fanouts as large as the in-degrees: by the path that is timed.
     """
 
     def __init__(self, config: RunConfig, graph: Graph) -> None:
@@ -96,6 +102,7 @@ class ModelSubject:
         self.backend = config.backend.for_parity_gate()
         spec = spec_of(config, graph)
         self.spec: ModelSpec = spec if self.scenario in self.backend.draws else replace(spec, fanouts=())
+        self.engine_spec = self.spec if self.spec.fanouts or self.scenario != "train" else with_all_edges(spec, graph)
         self.size, self.targets = _one_batch(config, graph) if self.scenario == "train" else _all_nodes(config, graph)
 
     def answer(self, seed: int) -> Answer:
@@ -106,7 +113,7 @@ class ModelSubject:
         training = training_of(self.config)
         if self.scenario == "train":
             training = training.without_dropout()  # it has a gate of its own; inference must not drop anything
-        engine.prepare(self.graph, self.spec, training, state, plan, Clock())
+        engine.prepare(self.graph, self.engine_spec, training, state, plan, Clock())
         try:
             if self.scenario == "infer":
                 # the calls that are timed follow another one, whose answer must not be theirs

@@ -41,7 +41,7 @@ class AglFlattener:
         require("GraphFeatures are read")
         if self.config.sparse == "false":
             graph = graph.with_dense_features("backend.sparse=false")
-        self.graph, self.targets = graph, np.sort(np.concatenate(plan.targets(0)))
+        self.graph = graph
         embed = self.config.features == "embedded"
         self.job = FlattenJob(
             strategy_of(self.config, spec, training.seed),
@@ -52,6 +52,7 @@ class AglFlattener:
             partitions=self.config.partitions,
             hub_threshold=self.config.hub_threshold,
         )
+        self.targets = np.sort(np.concatenate(plan.targets(0)))
         self.folder = Path(tempfile.mkdtemp(prefix="graphflat-"))
         with clock.phase("source"):
             try:
@@ -76,7 +77,8 @@ class AglFlattener:
         """Sample, join and encode, without writing."""
         job, features, sizes = self.job, self.graph.features, Sizes()
         seen = np.zeros(self.graph.nodes, dtype=bool)
-        flattened = flatten_batches(self.source, self.targets, job.strategy, embed=job.embed, threads=job.threads)
+        targets = job.dealt(self.targets)
+        flattened = flatten_batches(self.source, targets, job.strategy, embed=job.embed, threads=job.threads)
         with using_threads(job.threads), closing(flattened) as batches:
             for batch in batches:
                 sizes.count_batch(batch, features, job.embed)

@@ -5,6 +5,7 @@ import json
 import shutil
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from datasets.graph import SPLITS, Graph
 from datasets.randomness import permutation
 
 ESTIMATE_TARGETS = 256
+ESTIMATE_EDGES = 1 << 25
 ESTIMATE_MARGIN = 1.1
 EDGES_PER_REDUCER = 1 << 22
 COPIES = 4  # of a batch's records in memory: its requests, its arrays, its strings, what is written
@@ -67,6 +69,10 @@ class FlattenJob:
             if (getattr(self, name) or 0) < least:
                 raise ValueError(f"{name}={getattr(self, name)} is not allowed: give at least {least}")
         self.cluster.check(self.run_on)
+
+    def dealt(self, targets: Ints) -> Ints:
+        """The targets in the order of their shards, by a hash: a batch is of one shard, and tables may be sorted."""
+        return targets[permutation(self.strategy.seed, "shards", len(targets))]
 
     def shards_of(self, targets: Ints) -> list[Ints]:
         """Split the targets into those of each shard, in this process; Ray's tasks split them alike."""
@@ -136,6 +142,7 @@ def flatten_to(
     if not len(targets):
         raise ValueError(f"there are no targets in {graph.name}: give labels and splits, or targets=all")
     check_columns(graph, job.strategy, job.filtering)
+    targets = job.dealt(targets)
     partial = folder.with_name(f".{folder.name}.partial")
     threads = job.threads if job.run_on == "local" else kernel_threads()  # tasks of Ray have threads of their own
     with locked(partial), using_threads(threads):
@@ -213,19 +220,22 @@ def _claim(partial: Path, identity: str) -> None:
 def estimate(source: Source, targets: Ints, job: FlattenJob) -> tuple[int, int]:
     """Estimate the bytes of all shards, and the edges of their records, from a sample of the targets.
 
-    The largest record of the sample counts once: a hub that was drawn says nothing of the other targets.
+    It ends early after ``ESTIMATE_EDGES``. The largest record of the sample counts once: a hub that was drawn says
+    nothing of the other targets.
     """
     sampled = targets[permutation(job.strategy.seed, "estimate", len(targets))[:ESTIMATE_TARGETS]]
     sizes, features, distinct_nodes, largest = Sizes(), source.graph.features, 0, 0
     for shard in job.shards_of(sampled):  # a node that targets of one shard share is stored once
         nodes = []
-        for batch in flatten_batches(source, shard, job.strategy, embed=False):
+        for batch in takewhile(
+            lambda _: sizes.edges < ESTIMATE_EDGES, flatten_batches(source, shard, job.strategy, embed=False)
+        ):
             sizes.count_batch(batch, features, embed=False)
             nodes.append(distinct(batch.numbers))
             largest = max(largest, int(np.diff(batch.records.node_bounds).max()))
-        distinct_nodes += len(distinct(np.concatenate(nodes)))
+        distinct_nodes += len(distinct(np.concatenate(nodes))) if nodes else 0
     of_largest = largest / sizes.nodes
-    scale = of_largest + (1 - of_largest) * (len(targets) - 1) / max(1, len(sampled) - 1)
+    scale = of_largest + (1 - of_largest) * (len(targets) - 1) / max(1, sizes.records - 1)
     stored = scale * (sizes.embedded_bytes if job.embed else sizes.shared_bytes)
     if not job.embed:
         stored += _bytes_beside_records(source.graph, targets, job, distinct_nodes * scale / len(targets))

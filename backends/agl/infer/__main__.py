@@ -75,7 +75,9 @@ def parser() -> argparse.ArgumentParser:
         "-o", "--output", required=True, help="folder for scores.npy, nodes.npy, facts.json, any fsspec path"
     )
     options.add_argument(
-        "-t", "--targets", help="nodes to score: .npy of numbers, or a table of ids, any fsspec path (all)"
+        "-t",
+        "--targets",
+        help="nodes to score: a table of ids or .npy of them (of rows, where ids are text), any fsspec path (all)",
     )
     options.add_argument("-c", "--config", nargs="*", action="extend", default=[], metavar="KEY=VALUE",
                       help="keys: " + ", ".join(key.name for key in fields(InferSettings)))  # fmt: skip
@@ -98,9 +100,10 @@ def main(arguments: list[str] | None = None) -> int:
         with ExitStack() as places:
             parsed.output = places.enter_context(written(place, "facts.json", command))
             parsed.model = places.enter_context(fetched(parsed.model))
-            for name in ("input", "targets"):
-                if getattr(parsed, name) is not None:
-                    setattr(parsed, name, places.enter_context(fetched(getattr(parsed, name))))
+            if parsed.input is not None:
+                parsed.input = places.enter_context(fetched(parsed.input, only="graph"))
+            if parsed.targets is not None:
+                parsed.targets = places.enter_context(fetched(parsed.targets))
             result = infer(parsed, settings)
         print(f"{result}: {place}/scores.npy")
         return 0
@@ -223,8 +226,14 @@ def score_shards(
         done += len(numbers)
         progress("score", done, len(reader))
     joined = np.concatenate(ids)
+    order = np.argsort(joined, kind="stable")
+    joined = joined[order]
     ids_of_tables = reader.names(joined) if (parsed.input / NAMES).is_file() else joined
-    return ids_of_tables, np.concatenate(scores), {"embeddings": inference.computed, "batch": settings.batch_size}
+    return (
+        ids_of_tables,
+        np.concatenate(scores)[order],
+        {"embeddings": inference.computed, "batch": settings.batch_size},
+    )
 
 
 def graph_of(parsed: argparse.Namespace, model: TrainedModel, progress: Progress) -> tuple[Graph, Path]:

@@ -21,6 +21,7 @@ from backends.agl.user_model import refuse_other_edges
 from datasets.array_files import save_array, save_pieces
 from datasets.features import SparseFeatures, refuse_not_finite
 from datasets.graph import Graph
+from datasets.tables.columns import id_kind
 from datasets.tables.node_stream import NAMES
 from datasets.tables.reading import read_table
 
@@ -164,21 +165,36 @@ def _sampling(strategy: SamplingStrategy | None, filtering: str | None) -> str:
 
 
 def targets_of(path: Path, graph: Graph, graph_folder: Path, column: str) -> Nodes:
-    """Read the nodes to score: numbers from ``.npy``, or ids from the column of a table; raises ValueError."""
-    if path.suffix == ".npy":
-        return _numbers(path)
+    """Read the nodes to score, by ids from the column of a table or from ``.npy``; raises ValueError.
+
+    An array of numbers holds rows of the node table where its ids are text.
+    """
     from pyarrow import array, compute
 
     known = ids_of(graph, graph_folder, None)
     are_names = not isinstance(known, np.ndarray)
+    if path.suffix == ".npy":
+        return _numbers(path) if are_names else _rows_of(_numbers(path), known, path)
     table = read_table(str(path), "targets", text=(column,) if are_names else (), ids=(column,))
-    if (table.ids(column).dtype.kind == "U") != are_names:
+    if (id_kind(table.ids(column)) == "strings") != are_names:
         raise ValueError(f"{path}: column {column!r} holds ids of another kind than the node table: give both alike")
     known = known if are_names else array(known.astype(np.int64))
     places = compute.index_in(table.column(column).cast(known.type), value_set=known)
     unknown = np.asarray(places.is_null())
     table.refuse(column, unknown, "no node has this id: add it to the node table or remove this row")
     return places.to_numpy().astype(np.int64)
+
+
+def _rows_of(ids: Nodes, known: Nodes, path: Path) -> Nodes:
+    """The rows of the node table that have some ids."""
+    by_id = np.argsort(known, kind="stable")
+    places = np.minimum(np.searchsorted(known, ids, sorter=by_id), len(known) - 1)
+    unknown = known[by_id[places]] != ids
+    if unknown.any():
+        raise ValueError(
+            f"{path}: no node has the id {ids[unknown.argmax()]}: leave it out, or add it to the node table"
+        )
+    return by_id[places].astype(np.int64)
 
 
 def _numbers(path: Path) -> Nodes:

@@ -253,13 +253,17 @@ class InferenceJob:
     def bounds(self) -> Nodes:
         """Partition p holds nodes ``bounds[p]`` to ``bounds[p + 1]``; partitions have about equally many edges.
 
-        With ``partitions=0`` also features of their edges, or the widest rows of their nodes, take ``SCRATCH_BYTES``.
+        With ``partitions=0`` also what is stored for their edges, or the widest rows of their nodes, take
+        ``SCRATCH_BYTES``.
         """
         csr, spec, most_bytes = self.edges.csr, self.spec, SCRATCH_BYTES
         if self.partitions:
             return partition_rows(csr, self.partitions)
-        edge_width = spec.edge_width if "features" in spec.edge_columns else 0
-        edges = max(min(EDGES_PER_PARTITION, most_bytes // max(4 * edge_width, 1)), 1)
+        columns = spec.edge_width if "features" in spec.edge_columns else 0
+        sent = self.least_partitions > 1 and 4 * self._widest * self.graph.nodes > most_bytes
+        if sent or isinstance(spec, UserModelSpec):
+            columns = max(columns, self._widest)  # Ray sends a task the rows that its edges read, a user gathers them
+        edges = max(min(EDGES_PER_PARTITION, most_bytes // max(4 * columns, 1)), 1)
         by_edges = partition_rows(csr, max(self.least_partitions, -(-csr.nnz // edges)))
         return np.union1d(by_edges, np.arange(0, self.graph.nodes, max(most_bytes // (4 * self._widest), 1)))
 

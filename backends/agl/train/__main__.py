@@ -170,7 +170,11 @@ def main(arguments: list[str] | None = None) -> int:
         if delivered(parsed.output, None, command := str(vars(parsed))):
             print(f"uploaded what was finished before: {parsed.output}")
             return 0
-        with written(parsed.output, None, command) as output, locked(output), fetched(parsed.input) as shards:
+        with (
+            written(parsed.output, None, command) as output,
+            locked(output),
+            fetched(parsed.input, without="graph") as shards,
+        ):
             if output.exists():
                 raise ValueError(f"{output} exists: give the name of a new .safetensors file")
             result = trained(parsed, settings, shards, output)
@@ -188,8 +192,9 @@ def trained(parsed: argparse.Namespace, settings: TrainSettings, shards: Path, o
     reader = GraphFeatureReader(shards)
     manifest, stated = reader.manifest, [pair.partition("=")[0] for pair in parsed.config]
     with closing(prepared_trainer(parsed.model, shards, parsed.strategy, settings, stated)) as trainer:
-        if notice := notice_of_batches(trainer.plan, settings.workers):
-            announce(notice)
+        for notice in (notice_of_batches(trainer.plan, settings.workers), notice_of_classes(trainer.graph)):
+            if notice:
+                announce(notice)
         inputs = {"model": asdict(trainer.spec), "settings": asdict(settings), "shards": manifest}
         checkpoints = Checkpoints(output, inputs | {"strategy": parsed.strategy})
         with epoch_progress(settings.epochs) as progress:
@@ -212,6 +217,19 @@ def notice_of_batches(plan: BatchPlan, workers: int) -> str | None:
     return (
         f"batches have at most {largest:,} targets, not -c batch_size={plan.size}: each is of one shard, so flatten "
         "with larger --shard-records for larger batches"
+    )
+
+
+def notice_of_classes(graph: Graph) -> str | None:
+    """Where all targets that are trained are of one class: that nothing can be learned, and why it may be so."""
+    if graph.labels is None or graph.labels.ndim > 1:
+        return None
+    classes = np.unique(graph.labels[graph.nodes_of("train")])
+    if len(classes) != 1:
+        return None
+    return (
+        f"all targets that are trained are of class {classes[0]}: the model will know no other (a label of -1 is read "
+        "as missing)"
     )
 
 

@@ -60,7 +60,7 @@ def _finish_backward(
         values = tl.where(retained(node, column, key, bound), values * tl.load(scale), 0.0)
         result = result / tl.load(scale)
     if KIND == 1:
-        values = tl.where(result > 0, values, 0.0)
+        values = tl.where(result <= 0, 0.0, values)  # NaN passes the gradient on
     if KIND == 2:
         values = tl.where(result > 0, values, values * (result + 1))
     tl.store(grad_x + at, values, mask=inside)

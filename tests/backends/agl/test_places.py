@@ -122,7 +122,7 @@ def test_the_chain_runs_on_another_file_system(tmp_path, own_folder, capsys):
         whole, targets = scores_of(everyone), scores_of(some)
     assert all(np.allclose(whole[node], score, atol=1e-5) for node, score in targets.items())
     (tmp_path / "targets.csv").write_text(f"id\n{IDS[7]}\n")
-    np.save(tmp_path / "targets.npy", np.array([7]))
+    np.save(tmp_path / "targets.npy", np.array([IDS[7]]))
     for name in ("targets.csv", "targets.npy"):
         fsspec.filesystem("memory").put_file(str(tmp_path / name), f"/users/{name}")
         assert infer.main(["-m", model, *files, "-t", f"memory://users/{name}", "-o", f"{place}/{name}"]) == 0
@@ -292,6 +292,37 @@ def test_what_is_not_there_is_named_and_local_paths_are_used_as_they_are(tmp_pat
         pass
     with written(f"file://{tmp_path}/out") as out, fetched(str(tmp_path)) as here:
         assert (out, here) == (tmp_path / "out", tmp_path)
+
+
+def test_what_another_machine_wrote_meanwhile_stays(tmp_path, own_folder):
+    with pytest.raises(ValueError, match="memory://race/out exists"), written("memory://race/out", "facts.json") as out:
+        out.mkdir()
+        (out / "facts.json").write_text("of this machine")
+        put_text("memory://race/out/facts.json", "of another")
+    assert fsspec.filesystem("memory").cat("/race/out/facts.json") == b"of another"
+
+
+def test_an_upload_that_fails_removes_its_own_files_alone(tmp_path, own_folder, monkeypatch):
+    monkeypatch.setattr(FullFileSystem, "room", 1)
+    system = fsspec.filesystem("full")
+    with pytest.raises(OSError, match="could not be written whole"), written("full://bucket/out", "z") as out:
+        out.mkdir()
+        for name in "abz":
+            (out / name).write_text(name)
+        monkeypatch.setattr(
+            "backends.places._refuse_another", lambda *arguments: system.pipe_file("/bucket/out/z", b"z")
+        )
+    assert system.find("/bucket") == ["/bucket/out/z"], "which another machine wrote"
+
+
+def test_a_part_of_a_folder_is_fetched_alone_or_left_there(tmp_path):
+    for name in ("graph/graph.json", "part-0.parquet"):
+        put_text(f"memory://parts/{name}", name)
+    for options, names in (({"only": "graph"}, {"graph"}), ({"without": "graph"}, {"part-0.parquet"})):
+        with fetched("memory://parts", **options) as folder:
+            assert {path.name for path in folder.iterdir()} == names
+    with fetched("memory://parts", only="absent") as folder:
+        assert {path.name for path in folder.iterdir()} == {"graph", "part-0.parquet"}
 
 
 def test_an_error_of_a_file_system_names_the_place_and_stays_what_it_is(tmp_path, own_folder, monkeypatch):

@@ -77,7 +77,9 @@ def test_replications_are_the_divisors_with_a_stage_for_each_column_of_however_m
 
 def test_more_blocks_than_rows_are_refused():
     RankLayout(4, 2).check_rows(2)
-    with pytest.raises(ValueError, match=r"nodes: give at most 3 ranks, or replication=2$"):
+    with pytest.raises(ValueError, match=r"nodes: give at most ranks=3 with replication=1, or replication=2$"):
         RankLayout(4).check_rows(3)
-    with pytest.raises(ValueError, match=r"make 5 row blocks, the graph has 4 nodes: give at most 4 ranks$"):
+    with pytest.raises(ValueError, match=r"make 5 row blocks, the graph has 4 nodes: give at most ranks=4 with rep"):
         RankLayout(5).check_rows(4)  # no replication divides 5 ranks
+    with pytest.raises(ValueError, match=r"give at most ranks=4 with replication=2$"):
+        RankLayout(16, 4).check_rows(2)  # 8 ranks would be 4 replicas of 2 blocks

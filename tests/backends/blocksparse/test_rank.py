@@ -15,7 +15,7 @@ import pytest
 from backends.ablation import resolve
 from backends.batches import BatchPlan
 from backends.blocksparse.config import BlocksparseConfig
-from backends.blocksparse.rank import cells_in, worker_of
+from backends.blocksparse.rank import cells_in, part_of
 from backends.contract import Unsupported
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.registry import runtime
@@ -32,10 +32,13 @@ OPTIONS = [
 ]  # fmt: skip
 
 
-def torchrun(folder: Path, ranks: int) -> "subprocess.CompletedProcess[str]":
+MODULE = ("-m", "backends.blocksparse.rank")
+
+
+def torchrun(folder: Path, ranks: int, program: tuple[str, ...] = MODULE) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     variables = {"PYTHONPATH": str(ROOT), "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    command += ["-m", "backends.blocksparse.rank", str(folder)]
+    command += [*program, str(folder)]
     return subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, timeout=120)
 
 
@@ -51,6 +54,33 @@ def test_torchrun_trains_as_one_process_does(tmp_path: Path, exchange: str) -> N
     assert [len(rank["seconds"]) for rank in result["ranks"]] == [EPOCHS] * 2
     assert all(rank["traffic"]["rows"] > 0 for rank in result["ranks"])
     assert result["threads"] == 1 and result["link"] == []
+
+
+FIRST_GRAPH_IS_ON_ONE_MACHINE = """
+import os, sys
+from backends.blocksparse import rank
+
+load = rank.Graph.load
+def mounted(folder):
+    if os.environ["RANK"] == "1" and not mounted.asked:
+        mounted.asked = True
+        raise OSError("it is not mounted here")
+    return load(folder)
+mounted.asked = False
+rank.Graph.load = mounted
+sys.exit(rank.main(sys.argv[1:]))
+"""
+
+
+def test_a_graph_that_one_rank_cannot_read_keeps_all_in_step(tmp_path: Path) -> None:
+    folder, program = tmp_path / "plan", tmp_path / "program.py"
+    program.write_text(FIRST_GRAPH_IS_ON_ONE_MACHINE)
+    CommandLine(tmp_path)("plan", "-m", "--out", str(folder), "--with-data", *OPTIONS, "seed=0,1")
+    done = torchrun(folder, 2, (str(program),))
+    assert done.returncode == 0, done.stderr
+    assert "cannot be read (it is not mounted here): plan --with-data again (rank 1)" in done.stderr
+    (result,) = json.loads((folder / "ranks-2.json").read_text())
+    assert len(result["losses"]) == EPOCHS and "/seed=1" in result["path"]
 
 
 def one_process(folder: Path) -> list[float]:
@@ -113,7 +143,7 @@ def test_what_the_harness_refuses_is_refused(
 ) -> None:
     cell = planned(tmp_path, replace(awkward_graph(2, edges=200), **columns), model, ranks)
     with pytest.raises(Unsupported, match=words):
-        worker_of(cell, tmp_path, 0, "cpu")
+        part_of(cell, tmp_path, 0, "cpu")
 
 
 @pytest.mark.parametrize(
@@ -123,16 +153,24 @@ def test_what_the_harness_refuses_is_refused(
         ("scenario", {"save_state": "best.npz"}, "cpu", r"leave out scenario\.save_state=best\.npz"),
         ("backend", {"replay": [2]}, "cpu", r"leave out backend\.replay=\[2\]"),
         ("backend", {"link": [1e9, 0.0]}, "cuda", r"leave out backend\.link="),
+        ("backend", {"link": [1e9, 0.0]}, "cpu", r"machines have clocks of their own.*leave out backend\.link="),
     ],
 )
 def test_what_these_ranks_do_not_read_or_write_is_refused(
-    tmp_path: Path, section: str, options: dict[str, Any], device: str, words: str
+    tmp_path: Path,
+    section: str,
+    options: dict[str, Any],
+    device: str,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setenv("WORLD_SIZE", "4")
     cell = planned(tmp_path, awkward_graph(2), ModelConfig("gcn"))
     cell["config"]["scenario"] = asdict(ScenarioConfig())
     cell["config"][section] |= options
     with pytest.raises(Unsupported, match=words):
-        worker_of(cell, tmp_path, 0, device)
+        part_of(cell, tmp_path, 0, device)
 
 
 def test_a_cell_that_the_plan_refuses_keeps_no_other_from_training(tmp_path: Path) -> None:
@@ -141,7 +179,7 @@ def test_a_cell_that_the_plan_refuses_keeps_no_other_from_training(tmp_path: Pat
     (tmp_path / "cells.json").write_text(json.dumps({"groups": [{"cells": [refused, cell]}]}))
     assert cells_in(tmp_path, 1) == [refused, cell]
     with pytest.raises(Unsupported, match="gat in 1D only"):
-        worker_of(refused, tmp_path, 0, "cpu")
+        part_of(refused, tmp_path, 0, "cpu")
 
 
 def test_a_refused_cell_says_why_and_ends_with_2(tmp_path: Path) -> None:

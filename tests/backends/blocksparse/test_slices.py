@@ -16,7 +16,7 @@ from backends.blocksparse.pieces import pieces_of
 from backends.blocksparse.slices import cut
 from backends.model import ModelSpec, TrainingSpec
 from datasets.adjacency import adjacency_of
-from datasets.order import apply_order, permutation_of
+from datasets.order import apply_order, permutation_of, renumbering_of
 from datasets.order.bounds import BOUNDS
 from datasets.registry import load_dataset
 from tests.graphs import awkward_graph
@@ -59,6 +59,31 @@ def test_slices_hold_every_edge_once_and_receive_the_rows_of_their_columns(case)
         if exchange == "halo":
             assert len(np.unique(part.csr.indices)) == part.csr.shape[1]
     assert np.allclose(total, whole)
+
+
+@pytest.mark.parametrize("bounds", sorted(BOUNDS))
+@pytest.mark.parametrize("exchange", ["broadcast", "halo"])
+@pytest.mark.parametrize("layout", [RankLayout(4), RankLayout(8, 2)], ids=["1D", "1.5D"])
+def test_an_order_inside_the_blocks_changes_no_count_of_rows_that_travel(layout, exchange, bounds):
+    graph = awkward_graph(3, nodes=300, edges=4000)
+    order, cuts, _ = renumbering_of("blockwise", graph.csr, {"inner": "rcm", "blocks": layout.blocks, "bounds": bounds})
+    counts = []
+    for part in (graph, apply_order(graph, order)):
+        adjacency = adjacency_of(part, "gcn")
+        whole, slices = cut(part, adjacency, layout, cuts, exchange, None)
+        counts.append((whole.received, [rank.incoming for rank in slices], whole.edges))
+    assert counts[0] == counts[1] and sum(counts[0][0]) > 0
+
+
+def test_whole_blocks_take_no_memory_for_their_numbers():
+    graph, layout = awkward_graph(1, nodes=200_000, edges=100), RankLayout(32)
+    adjacency = adjacency_of(graph, "gcn")
+    tracemalloc.start()
+    _, slices = cut(graph, adjacency, layout, BOUNDS["rows"](adjacency.csr, 32), "broadcast", None)
+    traced = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert sum(slices[0].incoming) == 200_000
+    assert traced < 32 * 200_000 * 8, "the numbers of all rows for each rank"
 
 
 def test_one_slice_is_that_of_all_and_takes_no_memory_for_the_others():

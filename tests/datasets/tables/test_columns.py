@@ -1,5 +1,6 @@
 """Columns of tables as users have them: row numbers of pandas, words for missing labels, ids of every form."""
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +104,18 @@ def test_a_header_that_is_not_utf_8_names_its_file(tmp_path: Path) -> None:
     Path(paths["nodes"]).write_bytes("id,gr\u00f6\u00dfe\n0,1\n1,1\n2,1\n".encode("latin-1"))
     with pytest.raises(TableError, match=r"nodes.csv: .*UTF-?8"):
         load("tables", {}, paths)
+
+
+def test_one_long_id_or_class_takes_the_memory_of_itself_alone(tmp_path: Path) -> None:
+    rows, letters = 20_000, 10_000
+    names = [*(f"n{row}" for row in range(rows - 1)), "n" * letters]
+    nodes = {"id": names, "x": np.ones(rows), "label": [*["a"] * (rows - 1), "b" * letters]}
+    parquet.write_table(pa.table(nodes), tmp_path / "nodes.parquet")
+    parquet.write_table(pa.table({"source": names[:-1], "target": names[1:]}), tmp_path / "edges.parquet")
+    paths = {role: str(tmp_path / f"{role}.parquet") for role in ("nodes", "edges")}
+    tracemalloc.start()
+    graph = load("tables", {}, paths)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert graph.labels.sum() == 1 and np.array_equal(graph.csr.indices, np.arange(rows - 1))
+    assert peak < rows * letters, "an array of fixed width would hold 4 bytes for each of so many letters"

@@ -178,6 +178,20 @@ def test_a_seed_that_was_good_and_fails_now_is_a_regression(tmp_path: Path) -> N
     assert verdicts["agl"].regression and not verdicts["dgl"].regression
 
 
+def test_seeds_that_only_one_folder_has_are_not_compared(tmp_path: Path) -> None:
+    """Another seed may be other work: here seed 1 takes half as long again in agl alone."""
+    slow = {"agl": times(1.5), "dgl": times(1.0)}
+    fast = {"agl": times(1.0), "dgl": times(1.0)}
+    a = write_group(tmp_path / "a", fast, group="a0")
+    b = write_group(tmp_path / "b", slow, version="2", sections={"seed": 1}, group="b1")
+    verdicts = {verdict.cell.split()[2]: verdict for verdict in compare_folders(a, b, 1.05)}
+    assert verdicts["agl"].verdict == "not comparable"
+    assert "seeds 0 and 1 are other work: measure one of them in both" in verdicts["agl"].reason
+    write_group(tmp_path / "b", fast, version="2", sections={"seed": 0}, group="b0")
+    verdicts = {verdict.cell.split()[2]: verdict for verdict in compare_folders(a, tmp_path / "b", 1.05)}
+    assert verdicts["agl"].verdict == "not significant"
+
+
 def test_a_cell_measured_alone_was_measured_beside_nothing(tmp_path: Path) -> None:
     seconds = {engine: times(1.0) for engine in ENGINES}
     a, b = (write_group(tmp_path / name, seconds, alone=("pyg",)) for name in "ab")

@@ -51,6 +51,13 @@ def test_a_suite_of_one_engine_meets_no_axis_of_another(name: str) -> None:
     assert {load(expanded.values).backend.name for expanded, _ in expand(composition)} == {name}
 
 
+@pytest.mark.parametrize("chosen", ["+suite=[cora_accuracy,ppi_epochs]", "+suite=cora_accuracy,ppi_epochs"])
+def test_several_suites_are_refused_as_hydra_would_mix_them(chosen: str) -> None:
+    values = compose_one([]) | {"suite": {"name": "x", "title": "X", "tiers": {"quick": []}}}
+    with pytest.raises(UsageError, match="names several suites, which Hydra would mix: run one after the other"):
+        list(expand(Composition(values, [chosen])))
+
+
 def test_a_suite_keeps_the_overrides_of_each_cell() -> None:
     (composition,) = compose_arguments(["+suite=cora_accuracy", "backend=agl", "model=gcn", "seed=3"])
     ((expanded, _),) = list(expand(composition))

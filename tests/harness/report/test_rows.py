@@ -206,6 +206,19 @@ def test_workers_beyond_the_cores_of_the_machine_are_a_doubt_of_records_that_do_
     assert "4 workers with threads=2: no speed" in str(rows[0].doubts[0])
 
 
+@pytest.mark.parametrize(("busy", "doubted"), [(1.9, False), (2.5, True)])
+def test_more_busy_cores_than_threads_are_a_doubt_but_of_workers(tmp_path: Path, busy: float, doubted: bool) -> None:
+    for folder, facts in (("loaders", {}), ("workers", {"workers": [{}] * 2})):
+        record = in_processes("pyg", [0.1] * 5) | {"facts": facts}
+        record["epochs"]["cpu_seconds"] = [busy * seconds for seconds in record["epochs"]["seconds"]]
+        factory.write(tmp_path / folder, record)
+    doubts = {
+        folder: list(map(str, rows_by_label(tmp_path / folder)["pyg"].doubts)) for folder in ("loaders", "workers")
+    }
+    words = "threads: 2.5 cores were busy with threads=2; try threads=3 for all, or fewer loaders"
+    assert doubts == {"loaders": [words] if doubted else [], "workers": []}
+
+
 def test_a_score_without_the_gate_says_so(tmp_path: Path) -> None:
     config = factory.config("agl", measure={"parity": False, "max_samples": 1})
     factory.write(tmp_path, factory.record("agl", config=config))

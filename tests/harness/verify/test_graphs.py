@@ -1,5 +1,7 @@
 """The gate's graphs: the small one has every special case, slices contain their targets and fill their bounds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -76,6 +78,18 @@ def test_slices_hold_their_targets_and_stay_small(hops, count, edges):
     taken = min(count, 100 // (hops + 1), len(nodes))
     assert taken > 0 and nodes[:taken].tolist() == targets[:taken].tolist()
     assert graph.subgraph(nodes).csr.nnz <= edges
+
+
+def test_wide_layers_make_slices_small(monkeypatch):
+    """A ReLU whose sign flips in float32 changes a gradient: of many more outputs one does in every state."""
+    ends = np.random.default_rng(0).integers(0, 5000, (2, 20_000))
+    graph, narrow, wide = graph_of(*ends, 5000, 5000), config(), config()
+    wide.model.hidden = 10_000
+    sizes = [part.nodes for cell in (narrow, wide) for part in slice_of(graph, cell).values()]
+    assert sizes[0] == graphs.SLICE_NODES and 3 <= sizes[1] <= graphs.SLICE_OUTPUTS // 10_000
+    whole = replace(graph, graph_ids=np.zeros(5000, dtype=np.int64), inductive=True)
+    assert "first graph" in slice_of(whole, narrow) or graph.csr.nnz > graphs.SLICE_EDGES
+    assert "first graph" not in slice_of(whole, wide)
 
 
 def test_the_slice_of_a_dense_graph_has_the_edges_that_it_may_have(monkeypatch):

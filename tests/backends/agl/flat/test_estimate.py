@@ -7,6 +7,7 @@ import pytest
 
 from backends.agl.flat import job as jobs
 from backends.agl.flat.job import FlattenJob
+from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.sampling_strategy import parse_sampling
 from backends.agl.flat.source import Source
 from datasets.csr import csr_from_edges
@@ -33,6 +34,24 @@ def test_a_hub_that_the_estimate_draws_stands_for_itself_alone(tmp_path, monkeyp
     manifest = flat(tmp_path / "out", graph, text="full()", embed=embed, shard_records=1000)
     stored = manifest["sizes"]["embedded_bytes" if embed else "shared_bytes"]
     assert 0.9 < manifest["estimated_bytes"] / stored < (1.3 if embed else 1.6)
+
+
+def test_the_estimate_of_large_neighbourhoods_ends_after_enough_edges(tmp_path, monkeypatch):
+    graph, job = awkward_graph(2, nodes=600, edges=6000), FlattenJob(parse_sampling("full()", 2), shard_records=20)
+    source, targets = Source.build(graph, job.strategy, None, tmp_path / "source"), np.arange(600)
+    whole = jobs.estimate(source, targets, job)
+    monkeypatch.setattr(jobs, "ESTIMATE_EDGES", whole[1] // 20)
+    sampled = []
+    flattened = jobs.flatten_batches
+
+    def counted(source, targets, *arguments, **options):
+        sampled.extend(targets)
+        return flattened(source, targets, *arguments, **options)
+
+    monkeypatch.setattr(jobs, "flatten_batches", counted)
+    for part, all_of_them in zip(jobs.estimate(source, targets, job), whole, strict=True):
+        assert 0.7 < part / all_of_them < 1.4
+    assert len(sampled) < jobs.ESTIMATE_TARGETS / 2
 
 
 @pytest.mark.parametrize("layout", ["dense", "sparse"])
@@ -67,3 +86,12 @@ def test_a_source_takes_nothing_over_from_a_run_with_a_filter_that_was_killed(tm
     source = Source.build(graph, strategy, None, tmp_path)
     assert len(source.table.weight) == graph.csr.nnz
     np.testing.assert_array_equal(source.table.weight, graph.edge_weights)
+
+
+def test_shards_of_sorted_tables_hold_targets_from_everywhere(tmp_path):
+    """A batch is of one shard: of a table in the order of its classes it would be of one class."""
+    flat(tmp_path / "out", awkward_graph(2, nodes=400, edges=800), shard_records=50)
+    reader = GraphFeatureReader(tmp_path / "out")
+    shards = [reader.labelled((number,))[0] for number in range(len(reader.shards))]
+    assert np.array_equal(np.sort(np.concatenate(shards)), np.arange(400))
+    assert all(len(np.unique(ids // 50)) >= 4 for ids in shards)

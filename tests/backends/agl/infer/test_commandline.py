@@ -59,9 +59,21 @@ def test_targets_are_scored_in_the_order_given(saved_inference):
 def test_nodes_keep_the_ids_of_the_tables(saved_inference):
     folder, command, _ = saved_inference
     spoiled(folder, GRAPH, node_ids=np.arange(40) * 3 + 5)
-    np.save(folder / "targets.npy", np.array([31, 2, 9]))
+    np.save(folder / "targets.npy", np.array([98, 11, 32]))
     assert main([*command, "-t", str(folder / "targets.npy")]) == 0
     np.testing.assert_array_equal(np.load(folder / "out" / "nodes.npy"), [98, 11, 32])
+    (folder / "out").rename(folder / "first")
+    again = main([*command, "-t", str(folder / "first" / "nodes.npy")])  # what was written is read back
+    assert again == 0
+    np.testing.assert_array_equal(*(np.load(folder / name / "scores.npy") for name in ("first", "out")))
+
+
+def test_numbers_that_are_no_ids_of_the_tables_are_refused(saved_inference, capsys):
+    folder, command, _ = saved_inference
+    spoiled(folder, GRAPH, node_ids=np.arange(40) * 3 + 5)
+    np.save(folder / "targets.npy", np.array([98, 31]))
+    assert main([*command, "-t", str(folder / "targets.npy")]) == 2
+    assert "targets.npy: no node has the id 31: leave it out" in capsys.readouterr().err
 
 
 def test_names_that_would_be_mostly_padding_are_a_table_beside_the_scores(saved_inference, monkeypatch, capsys):

@@ -121,6 +121,14 @@ def test_batches_that_shards_make_smaller_than_asked_for_are_told(tmp_path, caps
     assert ("each is of one shard, so flatten with larger --shard-records" in capsys.readouterr().err) == said
 
 
+@pytest.mark.parametrize(("labels", "said"), [([1, 0], False), ([1, 1], True), ([1, -1], True)])
+def test_targets_of_one_class_are_told(tmp_path, capsys, labels, said):
+    graph = replace(awkward_graph(2), labels=np.resize(labels, 40).astype(np.int64), classes=2)
+    shards_of(tmp_path / "shards", graph)
+    assert main(command(tmp_path, "epochs=1")) == 0
+    assert ("all targets that are trained are of class 1" in capsys.readouterr().err) == said
+
+
 def test_the_epoch_of_the_least_validation_loss_is_kept(tmp_path):
     graph, seen = awkward_graph(4), []
     shards_of(tmp_path / "shards", graph)
