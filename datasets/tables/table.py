@@ -104,7 +104,7 @@ class UserTable:
         """Return a numeric column, rounded, NaN where it is empty; ``column`` replaces the column's own values."""
         column = self.column(name) if column is None else column
         if not is_number(column.type):
-            raise TableError(f"{self.path}: column {name!r} holds {column.type}: numbers are expected")
+            raise TableError(f"{self.path}: column {name!r} holds {self.kind(name)}: numbers are expected")
         values: NDArray[np.float64] = column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
         return values
 

@@ -87,9 +87,8 @@ def test_wide_layers_make_slices_small(monkeypatch):
     wide.model.hidden = 10_000
     sizes = [part.nodes for cell in (narrow, wide) for part in slice_of(graph, cell).values()]
     assert sizes[0] == graphs.SLICE_NODES and 3 <= sizes[1] <= graphs.SLICE_OUTPUTS // 10_000
-    whole = replace(graph, graph_ids=np.zeros(5000, dtype=np.int64), inductive=True)
-    assert "first graph" in slice_of(whole, narrow) or graph.csr.nnz > graphs.SLICE_EDGES
-    assert "first graph" not in slice_of(whole, wide)
+    one_of_many = replace(graph.subgraph(np.arange(3000)), graph_ids=np.zeros(3000, dtype=np.int64), inductive=True)
+    assert ["first graph" in slice_of(one_of_many, cell) for cell in (narrow, wide)] == [True, False]
 
 
 def test_the_slice_of_a_dense_graph_has_the_edges_that_it_may_have(monkeypatch):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from backends.agl.flat import drivers
 from backends.agl.flat import job as jobs
 from backends.agl.flat.job import FlattenJob
 from backends.agl.flat.reader import GraphFeatureReader
@@ -41,17 +42,17 @@ def test_the_estimate_of_large_neighbourhoods_ends_after_enough_edges(tmp_path, 
     source, targets = Source.build(graph, job.strategy, None, tmp_path / "source"), np.arange(600)
     whole = jobs.estimate(source, targets, job)
     monkeypatch.setattr(jobs, "ESTIMATE_EDGES", whole[1] // 20)
-    sampled = []
-    flattened = jobs.flatten_batches
+    monkeypatch.setattr(drivers, "MOST_BYTES", drivers.bytes_of(whole[1] // 100, source))
+    sampled, encode = [], drivers.encode_neighbourhoods
 
-    def counted(source, targets, *arguments, **options):
-        sampled.extend(targets)
-        return flattened(source, targets, *arguments, **options)
+    def counted(part, *arguments, **options):
+        sampled.append(part.count)
+        return encode(part, *arguments, **options)
 
-    monkeypatch.setattr(jobs, "flatten_batches", counted)
+    monkeypatch.setattr(drivers, "encode_neighbourhoods", counted)
     for part, all_of_them in zip(jobs.estimate(source, targets, job), whole, strict=True):
         assert 0.7 < part / all_of_them < 1.4
-    assert len(sampled) < jobs.ESTIMATE_TARGETS / 2
+    assert sum(sampled) < jobs.ESTIMATE_TARGETS / 2
 
 
 @pytest.mark.parametrize("layout", ["dense", "sparse"])
