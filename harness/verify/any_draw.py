@@ -56,6 +56,7 @@ def equal_nodes(graph: Graph) -> Graph:
     edge_width = 0 if graph.edge_features is None else graph.edge_features.shape[1]
     weighted = graph.edge_weights is not None
     small = small_graph(graph.task, graph.classes, weighted=weighted, nodes=NODES, edge_width=edge_width)
+    assert small.features is not None
     csr = regular_graph(NODES).csr
     features = _repeated(dense_features(small.features, "the gate"), NODES)
     return replace(

@@ -115,7 +115,8 @@ def test_a_rank_builds_transposes_only_where_a_product_needs_them(model, feature
     trainer.set_task(graph, spec, TrainingSpec(threads=1), plan, forward_only)
     pieces = pieces_of(trainer, graph, config, config.layout(graph.nodes))
     rank = ReplayWorker(0, pieces.task, pieces.slices[0], initial_state(spec, 0), NO_NETWORK)
-    assert rank.predict(np.arange(3)).shape == (3, 4)
+    rank.answer_for(np.arange(3))
+    assert rank.predict().shape == (3, 4)
     csrs = [rank.structure[0].csr, *([rank.features.csr] if features == "sparse" else [])]
     assert all(("transpose" in vars(operand(csr))) == is_needed for csr in csrs)
 

@@ -46,9 +46,9 @@ def test_slices_hold_every_edge_once_and_receive_the_rows_of_their_columns(case)
     for rank, part in enumerate(slices):
         block, column = layout.place(rank)
         # the rows that arrive, block after block: each owner sends what it lists for this rank
-        received = [
-            parts.bounds[owner] + slices[layout.rank_of(owner, column)].sent[block] for owner in range(layout.blocks)
-        ]
+        owners = range(layout.blocks)
+        sent = [np.asarray(slices[layout.rank_of(owner, column)].sent[block], dtype=np.int64) for owner in owners]
+        received = [parts.bounds[owner] + sent[owner] for owner in owners]
         assert tuple(map(len, received)) == part.incoming
         columns = np.concatenate(received)
         rows = parts.own_rows(rank)
