@@ -26,13 +26,14 @@ def doubts(records: Sequence[Record]) -> list[Doubt]:
     return named
 
 
-def beyond_threads(record: Record, busy: float | None) -> list[Doubt]:
+def beyond_threads(record: Record, busy: float | None, cores: float) -> list[Doubt]:
     """Name an engine that kept more cores ``busy`` than the cell's threads: those beside it had fewer.
 
-    Workers of a strategy may have a core each.
+    Workers of a strategy may have a core each. Where threads are as many as ``cores``, none is left to keep busy.
     """
     threads = int(record["config"]["threads"])
-    if busy is None or busy <= MOST_BUSY * threads or "backend.workers" in crowds(record["facts"]):
+    may_not = threads < cores and "backend.workers" not in crowds(record["facts"])
+    if busy is None or busy <= MOST_BUSY * threads or not may_not:
         return []
     what = f"{busy:.2g} cores were busy with threads={threads}"
     return [Doubt("threads", what, f"threads={math.ceil(busy)} for all, or fewer loaders")]

@@ -93,7 +93,7 @@ class Row:
         if not (self.timed or crowded):
             return _unchecked(self.record)
         of_samples = shape.doubts(list(self.samples().values()))
-        shared = [*crowded, *load.beyond_threads(self.record, self.busy()), *load.doubts(self.ok)]
+        shared = [*crowded, *load.beyond_threads(self.record, self.busy(), self.cores), *load.doubts(self.ok)]
         return [*of_samples, *shared, *shortened.doubts(self.ok), *_unchecked(self.record)]
 
     @property
