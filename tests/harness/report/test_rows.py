@@ -208,15 +208,15 @@ def test_workers_beyond_the_cores_of_the_machine_are_a_doubt_of_records_that_do_
 
 @pytest.mark.parametrize(("busy", "doubted"), [(1.9, False), (2.5, True)])
 def test_more_busy_cores_than_threads_are_a_doubt_but_of_workers(tmp_path: Path, busy: float, doubted: bool) -> None:
-    for folder, facts in (("loaders", {}), ("workers", {"workers": [{}] * 2})):
+    names = {"loaders": ({}, 8), "workers": ({"workers": [{}] * 2}, 8), "all cores": ({}, 2)}
+    for folder, (facts, cores) in names.items():
         record = in_processes("pyg", [0.1] * 5) | {"facts": facts}
         record["epochs"]["cpu_seconds"] = [busy * seconds for seconds in record["epochs"]["seconds"]]
-        factory.write(tmp_path / folder, record)
-    doubts = {
-        folder: list(map(str, rows_by_label(tmp_path / folder)["pyg"].doubts)) for folder in ("loaders", "workers")
-    }
+        checked = factory.ENVIRONMENT["checked"] | {"cores": cores}
+        factory.write(tmp_path / folder, record, environment={"checked": checked})
+    doubts = {name: list(map(str, rows_by_label(tmp_path / name)["pyg"].doubts)) for name in names}
     words = "threads: 2.5 cores were busy with threads=2; try threads=3 for all, or fewer loaders"
-    assert doubts == {"loaders": [words] if doubted else [], "workers": []}
+    assert doubts == {"loaders": [words] if doubted else [], "workers": [], "all cores": []}
 
 
 def test_a_score_without_the_gate_says_so(tmp_path: Path) -> None:
