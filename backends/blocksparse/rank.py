@@ -177,7 +177,8 @@ def trained(cells: list[Cell], folder: Path, device: str) -> list[dict[str, Any]
             refusals = [str(error)]
         if rank == 0 and (reason := next(filter(None, refusals), "")):
             refusing = ", ".join(str(number) for number, text in enumerate(refusals) if text)
-            print(f"{cell['path']}: {reason} (rank {refusing})", file=sys.stderr)
+            where = "" if all(refusals) else f" (rank {refusing})"
+            print(f"{cell['path']}: {reason}{where}", file=sys.stderr)
     return results
 
 

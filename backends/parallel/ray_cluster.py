@@ -139,11 +139,9 @@ def _store_bytes() -> int:
 
 def _available_bytes() -> int:
     """Memory that is free or can be freed: what files are cached in would make the store of an idle machine small."""
-    try:
-        lines = MEMORY.read_text().splitlines()
-    except OSError:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    lines = MEMORY.read_text().splitlines() if MEMORY.is_file() else []
+    told = (1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    return next(told, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
 def _short_folder() -> str:

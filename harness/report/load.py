@@ -32,8 +32,8 @@ def beyond_threads(record: Record, busy: float | None, cores: float) -> list[Dou
     Workers of a strategy may have a core each. Where threads are as many as ``cores``, none is left to keep busy.
     """
     threads = int(record["config"]["threads"])
-    may_not = threads < cores < math.inf and "backend.workers" not in crowds(record["facts"])
-    if busy is None or busy <= MOST_BUSY * threads or not may_not:
+    is_bound = threads < cores < math.inf and "backend.workers" not in crowds(record["facts"])
+    if busy is None or busy <= MOST_BUSY * threads or not is_bound:
         return []
     what = f"{busy:.2g} cores were busy with threads={threads}"
     return [Doubt("threads", what, f"threads={math.ceil(busy)} for all, or fewer loaders")]

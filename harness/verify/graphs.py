@@ -19,7 +19,7 @@ SLICE_NODES = 4096
 SLICE_EDGES = 40_000
 SLICE_READS = 50 * SLICE_EDGES  # in-edges of a slice's nodes in the whole graph, among which its own are found
 SLICE_FEATURES = 1 << 24  # numbers in the features of a slice, which the definition holds dense
-SLICE_OUTPUTS = 1 << 20  # numbers in the outputs of all layers: of 2 x 10^7 about one has another sign in float32
+SLICE_OUTPUTS = 1 << 20  # numbers in the outputs of all layers: the more, the likelier one changes sign in float32
 
 
 def small_graph(

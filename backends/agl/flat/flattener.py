@@ -41,7 +41,7 @@ class AglFlattener:
         require("GraphFeatures are read")
         if self.config.sparse == "false":
             graph = graph.with_dense_features("backend.sparse=false")
-        self.graph = graph
+        self.graph, self.targets = graph, np.sort(np.concatenate(plan.targets(0)))
         embed = self.config.features == "embedded"
         self.job = FlattenJob(
             strategy_of(self.config, spec, training.seed),
@@ -52,7 +52,6 @@ class AglFlattener:
             partitions=self.config.partitions,
             hub_threshold=self.config.hub_threshold,
         )
-        self.targets = np.sort(np.concatenate(plan.targets(0)))
         self.folder = Path(tempfile.mkdtemp(prefix="graphflat-"))
         with clock.phase("source"):
             try:
