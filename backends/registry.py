@@ -29,9 +29,9 @@ class BackendConfig:
     switches it keeps on. ``base`` gives the baseline's value of every switch and of other options. ``draws`` are the
     scenarios in which the engine can compute on the edges that the definition draws for ``model.fanouts``; in other
     scenarios the parity gate checks it with all neighbours, training with fanouts that leave out no edge.
-    ``draws_in_epochs``: whether its epochs train on them too, not its single steps alone. ``dtypes`` are the types that the engine computes in.
-    ``predictions`` names functions that turn measured records
-    into rows of a report, and into rows that a model predicts from them.
+    ``draws_in_epochs``: whether its epochs train on them too, not its single steps alone. ``dtypes``
+    are the types that the engine computes in. ``predictions`` names functions that turn measured records into rows of a
+    report, and into rows that a model predicts from them.
     """
 
     name: str = "???"
