@@ -4,7 +4,7 @@ import hashlib
 import json
 import shutil
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ ESTIMATE_TARGETS = 256
 ESTIMATE_EDGES = 1 << 25
 ESTIMATE_MARGIN = 1.1
 EDGES_PER_REDUCER = 1 << 22
+MOST_PIECES = 1 << 16  # results of tasks, one of each reducer for each shard, that Ray's driver keeps at once
 COPIES = 4  # of a batch's records in memory: its requests, its arrays, its strings, what is written
 
 
@@ -46,7 +47,7 @@ class FlattenJob:
 
     ``filtering`` is the filter that edges pass before they are sampled. ``embed`` stores features in each record,
     otherwise once per shard of ``shard_records`` targets. With ``run_on=ray`` there are ``partitions`` reducers (0: by
-    the cores, and the edges of the graph and of all records); all of them rank the in-edges (``topk``) of a node
+    the cores, the edges that they are sent, and those of a shard); all of them rank the in-edges (``topk``) of a node
     that has more than ``hub_threshold`` (``None``: no node).
     """
 
@@ -293,26 +294,34 @@ def _flatten_here(
 
 
 def reducers_of(job: FlattenJob, cores: int, edges: int) -> int:
-    """Reducers of a job: as many as it names, or as the cores and ``edges`` need, those that are read or answered."""
+    """Reducers of a job: as many as it names, or as the cores and ``edges`` need, those of a round that they share."""
     return job.partitions or max(cores, -(-edges // EDGES_PER_REDUCER))
+
+
+def shards_at_once(reducers: int, cores: int, edges_of_shard: float) -> int:
+    """Shards that are searched together: with ``EDGES_PER_REDUCER`` for each core in all, of ``MOST_PIECES`` pieces."""
+    by_edges = cores * EDGES_PER_REDUCER / max(edges_of_shard, 1)
+    return max(1, int(min(by_edges, MOST_PIECES / reducers)))
 
 
 def _flatten_with_ray(
     partial: Path, source: Source, targets: Ints, job: FlattenJob, totals: Totals, progress: Progress, edges: int
 ) -> list[int]:
-    """Run the same rounds as Ray tasks, for about ``edges``; returns how many in-edges each reducer was sent."""
+    """Run the same rounds as Ray tasks, for about ``edges``; returns how many each reducer was sent, or read."""
     identity = (partial / "identity").read_text()
     ray = cluster.acquire(job.cluster.address)
     try:
-        reducers = reducers_of(job, cluster.cpus(ray), max(source.table.csr.nnz, edges))
+        cores, edges_of_shard = cluster.cpus(ray), edges * min(1, job.shard_records / len(targets))
         with job.cluster.publishing(ray, partial / "source", identity) as place:
             work = partial if place is None else place
             folder = f"{place}/source" if place else partial / "source"
             size = source.graph.nodes, source.table.csr.nnz
-            setup = FlattenTaskSetup(folder, job.strategy, *size, reducers, job.hub_threshold, identity)
-            loads = FlattenRounds(RayExecutor(ray), work, setup, progress).run(
-                targets, job.shard_records, job.embed, totals
-            )
+            setup = FlattenTaskSetup(folder, job.strategy, *size, cores, job.hub_threshold, identity)
+            sent = 0 if setup.draws_per_request else setup.edges
+            setup = replace(setup, reducers=reducers_of(job, cores, max(sent, int(edges_of_shard))))
+            at_once = shards_at_once(setup.reducers, cores, edges_of_shard)
+            rounds = FlattenRounds(RayExecutor(ray), work, setup, at_once, progress)
+            loads = rounds.run(targets, job.shard_records, job.embed, totals)
             if place is not None:
                 fetch_shards(place, partial / "shards", totals.shards)
             return loads

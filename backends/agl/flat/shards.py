@@ -307,14 +307,21 @@ def read_sizes(partial: Path, number: int) -> tuple[Sizes, Ints]:
     return Sizes(**facts), np.load(partial / "sizes" / f"{number}.npy")
 
 
+def stored_shard(partial: Path, number: int) -> tuple[Sizes, Ints] | None:
+    """Sizes and distinct nodes of a shard that an earlier run wrote, ``None`` where none did."""
+    is_stored = (partial / "sizes" / f"{number}.json").is_file() and shard_path(partial / "shards", number).is_file()
+    return read_sizes(partial, number) if is_stored else None
+
+
 def shard_once(
     partial: Path, number: int, batches: Iterable[EncodedBatch], source: Source, embed: bool, identity: str
 ) -> tuple[Sizes, Ints]:
     """Write a shard, or load the sizes and nodes in ``partial/sizes`` of one that an earlier run wrote."""
     facts, nodes_file = partial / "sizes" / f"{number}.json", partial / "sizes" / f"{number}.npy"
     facts.parent.mkdir(exist_ok=True)
-    if facts.is_file() and shard_path(partial / "shards", number).is_file():
-        return read_sizes(partial, number)
+    stored = stored_shard(partial, number)
+    if stored is not None:
+        return stored
     sizes, nodes = write_shard(partial / "shards", number, batches, source, embed, identity)
     save_array(nodes_file, nodes)
     unnamed = facts.with_suffix(".tmp")

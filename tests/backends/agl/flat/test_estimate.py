@@ -70,7 +70,7 @@ def test_the_forecast_of_memory_is_that_of_a_batch_or_a_larger_record_for_each_t
     assert f"free), and {memory} GiB of memory at a time" in jobs.forecast(1000 * record, 1000, job, tmp_path)
 
 
-def test_reducers_grow_with_the_edges_of_all_records(tmp_path, monkeypatch):
+def test_reducers_grow_with_the_edges_of_a_round(tmp_path, monkeypatch):
     monkeypatch.setattr(jobs, "EDGES_PER_REDUCER", 100)
     graph, job, targets = awkward_graph(2), FlattenJob(parse_sampling("full()", 2)), np.arange(40)
     source = Source.build(graph, job.strategy, None, tmp_path / "source")
@@ -78,6 +78,16 @@ def test_reducers_grow_with_the_edges_of_all_records(tmp_path, monkeypatch):
     assert all_edges == flat(tmp_path / "out", graph, text="full()")["sizes"]["edges"] > graph.csr.nnz and none == 0
     assert jobs.reducers_of(job, 2, all_edges) == -(-all_edges // 100) > 2
     assert jobs.reducers_of(job, 2, 1) == 2 and jobs.reducers_of(replace(job, partitions=3), 2, all_edges) == 3
+
+
+@pytest.mark.parametrize(
+    ("reducers", "cores", "edges_of_shard", "shards"),
+    [(2, 2, 50.0, 4), (2, 2, 10_000.0, 1), (4, 2, 0.0, 50), (8, 64, 1.0, 25), (1000, 2, 50.0, 1)],
+)
+def test_shards_are_searched_together_by_edges_and_pieces(monkeypatch, reducers, cores, edges_of_shard, shards):
+    monkeypatch.setattr(jobs, "EDGES_PER_REDUCER", 100)
+    monkeypatch.setattr(jobs, "MOST_PIECES", 200)
+    assert jobs.shards_at_once(reducers, cores, edges_of_shard) == shards
 
 
 def test_a_source_takes_nothing_over_from_a_run_with_a_filter_that_was_killed(tmp_path):
