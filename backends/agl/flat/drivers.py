@@ -9,6 +9,7 @@ written.
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from itertools import chain, islice, takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,6 +44,7 @@ Result = TypeVar("Result")
 BATCH = 256  # targets; their features and records fit a processor's cache
 MOST_BYTES = 256 << 20  # of a batch's records
 BYTES_PER_EDGE = 64  # an edge and its source node, both without features
+LOOKUPS = 16  # of stored shards at once: on another machine each takes a while
 
 
 class TooLarge(Exception):
@@ -233,8 +235,13 @@ class FlattenRounds:
         Those before the first shard that is missing are only counted.
         """
         shards = -(-len(targets) // records)
-        for stored in takewhile(lambda sizes: sizes is not None, (_stored(self.partial, s) for s in range(shards))):
-            totals.add(*stored)
+
+        def stored(number: int) -> tuple[Sizes, Ints] | None:
+            return _stored(self.partial, number)
+
+        with closing(in_threads(stored, range(shards), LOOKUPS)) as by_earlier_runs:
+            for sizes_and_nodes in takewhile(lambda of_shard: of_shard is not None, by_earlier_runs):
+                totals.add(*sizes_and_nodes)
         if totals.shards == shards:
             return []
         per_request, loads = self.setup.draws_per_request, np.zeros(self.setup.reducers, dtype=np.int64)
@@ -243,20 +250,26 @@ class FlattenRounds:
             tables, loads = self._sample()
         for first in range(totals.shards, shards, self.at_once):
             some = targets[first * records : (first + self.at_once) * records]
-            states = self._reduce(tables, some)
+            answered, handles = self._search(tables, some, first, records, embed)
             if per_request:
-                answered = [self._start(1, mapreduce.edges_answered, state)[0] for state in states]
                 loads = loads + self.executor.get(answered)
-            for stored in self._store(states, first, len(some), records, embed):
-                totals.add(*self.executor.get([stored])[0])
+            for shard in handles:
+                totals.add(*self.executor.get([shard])[0])
                 self.progress("flatten", totals.shards, shards)
         return loads.tolist()
 
-    def _store(self, states: list[Any], first: int, targets: int, records: int, embed: bool) -> list[Any]:
-        """Store the shards from ``first`` on whose targets the reducers answered; returns their handles."""
-        shards = -(-targets // records)
-        by_shard = [self._start(shards, mapreduce.split_by_shard, state, targets, records) for state in states]
-        return [
+    def _search(
+        self, tables: list[Any], targets: Ints, first: int, records: int, embed: bool
+    ) -> tuple[list[Any], list[Any]]:
+        """Start to search some targets, and to store them from shard ``first`` on.
+
+        Returns the handles of the numbers of edges that each reducer answered itself, and those of the shards.
+        """
+        states, shards = self._reduce(tables, targets), -(-len(targets) // records)
+        asked = states if self.setup.draws_per_request else []
+        answered = [self._start(1, mapreduce.edges_answered, state)[0] for state in asked]
+        by_shard = [self._start(shards, mapreduce.split_by_shard, state, len(targets), records) for state in states]
+        return answered, [
             self.executor.submit(1, store_shard, self.partial, self.setup_handle, first + s, embed, *parts)[0]
             for s, parts in enumerate(zip(*by_shard, strict=True))
         ]

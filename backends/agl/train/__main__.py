@@ -173,7 +173,7 @@ def main(arguments: list[str] | None = None) -> int:
         with (
             written(parsed.output, None, command) as output,
             locked(output),
-            fetched(parsed.input, without="graph") as shards,
+            fetched(parsed.input, without="" if settings.source == "graph" else "graph") as shards,
         ):
             if output.exists():
                 raise ValueError(f"{output} exists: give the name of a new .safetensors file")
