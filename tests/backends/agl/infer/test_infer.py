@@ -258,12 +258,11 @@ def test_partitions_are_cut_by_edges_their_features_and_the_widest_rows(monkeypa
 def test_partitions_on_ray_follow_what_is_sent_and_have_a_bound(monkeypatch, model, sent):
     """Features of 300 columns are multiplied before they are sent, to 5 columns; gat sends 3 heads and their scores."""
     graph = awkward_graph(5, nodes=400, edges=40_000, width=300)
-    spec = replace(model_on(graph, model, 2)[0], hidden=5, heads=3 if model == "gat" else 1)
-    job = InferenceJob(graph, spec, initial_state(spec, 7), least_partitions=2)
+    job = InferenceJob(graph, *model_on(graph, model, 2), least_partitions=2)
     monkeypatch.setattr(job_module, "SCRATCH_BYTES", 4 * 300 * 400)
     assert len(replace(job).parts) == 2  # what all nodes send fits
     monkeypatch.setattr(job_module, "SCRATCH_BYTES", 4 * sent * 399)
-    by_edges = -(-graph.csr.nnz // (sent * 399 // sent))
+    by_edges = -(-graph.csr.nnz // 399)
     by_rows = 4 * 300 * 400 // (4 * sent * 399)
     assert by_edges / 2 <= len(replace(job).parts) <= by_edges + by_rows + 2
     monkeypatch.setattr(job_module, "MOST_ON_RAY", 10)
