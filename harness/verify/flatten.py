@@ -9,7 +9,9 @@ import numpy as np
 from backends.batches import BatchPlan
 from backends.contract import Flattener, GraphFeature, Nodes, Sampling
 from backends.registry import load_object, runtime
+from datasets.csr import Csr
 from datasets.features import dense_features
+from datasets.filters import EdgeFilter
 from datasets.graph import Graph
 from datasets.randomness import hash_ids
 from harness.measure.clock import Clock
@@ -75,6 +77,8 @@ def _compare(config: RunConfig, graph: Graph, targets: Nodes) -> tuple[dict[str,
         counted = engine.facts()
         records = list(engine.stored())
         sampling = engine.sampling()
+        if wrong := _other_sampling(config, graph, sampling):
+            return {}, wrong
         expected = {
             int(record.nodes[0]): record
             for record in (definition_of(graph, sampling, int(target)) for target in targets)
@@ -94,6 +98,28 @@ def _compare(config: RunConfig, graph: Graph, targets: Nodes) -> tuple[dict[str,
         if wrong := difference(stored[target], record):
             return counts, f"{wrong} of target {target} differ"
     return counts, _miscounted(counted, counts)
+
+
+def _other_sampling(config: RunConfig, graph: Graph, sampling: Sampling) -> str:
+    """A sentence on what the engine says that it samples and that is not what the cell asks for, or an empty one."""
+    spec, backend = neighbourhood_spec_of(config, graph), config.backend
+    fanouts = spec.fanouts or (None,) * spec.layers
+    if not getattr(backend, "sampler", "") and tuple(sampling.fanouts) != fanouts:
+        return f"the engine samples fanouts {tuple(sampling.fanouts)} instead of {fanouts}"
+    if sampling.seed != training_of(config).seed:
+        return f"the engine samples by seed {sampling.seed} instead of {training_of(config).seed}"
+    edges, expected = sampling.csr, _edges_that_pass(graph, getattr(backend, "filter", None))
+    if any(not np.array_equal(getattr(edges, name), getattr(expected, name)) for name in ("indptr", "indices", "ids")):
+        return f"the engine samples from other edges, {edges.nnz} instead of {expected.nnz}"
+    return ""
+
+
+def _edges_that_pass(graph: Graph, filtering: str | None) -> Csr:
+    csr = graph.csr
+    if not filtering:
+        return csr
+    passing = np.flatnonzero(EdgeFilter(graph, filtering).mask(0, csr.nnz))
+    return Csr(np.searchsorted(passing, csr.indptr), csr.indices[passing], csr.shape, csr.ids[passing])
 
 
 def _miscounted(counted: Mapping[str, Any], counts: Mapping[str, int]) -> str:
