@@ -145,6 +145,7 @@ def test_compare_needs_the_factor_and_the_interval(tmp_path: Path) -> None:
     assert harness(tmp_path, "compare", "old", "new", "--threshold", "1.5").returncode == 0
     refused = harness(tmp_path, "compare", "old", "new", "--threshold", "1")
     assert refused.returncode == 2 and "give a factor above 1" in refused.stderr
+    assert harness(tmp_path, "compare", "old", "new", "--threshold", "1e200").returncode == 2
 
 
 def test_compare_two_engines_inside_their_groups(tmp_path: Path) -> None:
