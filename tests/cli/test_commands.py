@@ -80,6 +80,8 @@ def test_report_then_validate_over_a_checkout(tmp_path: Path) -> None:
     assert harness(tmp_path, "report").returncode == 0
     good = harness(tmp_path, "validate")
     assert (good.returncode, good.stdout) == (0, "6 records, 0 problems\n")
+    (tmp_path / "results" / "another-machine").mkdir()
+    assert harness(tmp_path, "validate", "--results", "results/another-machine").returncode == 0
     extra = factory.record("pyg", 0)
     path = factory.write(tmp_path / "results", extra, environment=factory.ENVIRONMENT)
     assert harness(tmp_path, "validate").returncode == 0, "what is not committed need not be cited"
