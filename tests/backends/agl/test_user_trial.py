@@ -138,7 +138,7 @@ def test_tensors_may_be_kept_to_be_looked_at_and_layers_may_share_a_module():
     spec = tried(UserModelSpec("net.py", 2, in_width=3, hidden=3, classes=3, file="net.py", code=shared))
     assert set(spec.parameters()) == {"shared.weight", "shared.bias"}
     loose = shared.replace("self.shared = ", "self.loose = nn.Linear(3, 3); self.shared = ")
-    with pytest.raises(UserModelError, match="parameter loose.weight belongs neither to .layers nor to .head"):
+    with pytest.raises(UserModelError, match=r"parameter loose\.weight belongs neither to \.layers nor to \.head"):
         tried(UserModelSpec("net.py", 2, in_width=3, hidden=3, classes=3, file="net.py", code=loose))
 
 
