@@ -1,6 +1,7 @@
 """The command line: ``python -m harness`` measures, ``python -m harness <command>`` reads or writes records."""
 
 import importlib
+import os
 import sys
 from pkgutil import iter_modules
 
@@ -17,7 +18,9 @@ def main() -> int:
     """
     with readers_may_leave():
         try:
-            default_cache(), data_folders()
+            data_folders()
+            if "HARNESS_CACHE" in os.environ:
+                default_cache()
         except RuntimeError as error:  # of a user's home that is not known
             print(f"error: $HARNESS_DATA or $HARNESS_CACHE: {error} Give a path without ~", file=sys.stderr)
             return 2

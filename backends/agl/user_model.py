@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib.util import find_spec, resolve_name
+from importlib.util import resolve_name
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -129,7 +129,7 @@ class UserModelSpec(ModelSpec):
         return module
 
     def _function(self, anew: bool = False) -> Any:
-        module = _executed(self.file, self.code) if anew else _module_of(self.file, self.code)
+        module = _executed_anew(self.file, self.code) if anew else _module_of(self.file, self.code)
         function = getattr(module, self.function, None)
         if not callable(function):
             self.refuse(f"there is no function {self.function}(): name it as in {Path(self.file).name}:build")
@@ -214,32 +214,46 @@ def local_imports(code: str) -> dict[str, bytes]:
 def _imported(code: str, package: str) -> set[str]:
     """The names that a module of a ``package`` may import, those of its modules' values among them."""
     names: set[str] = set()
-    with suppress(SyntaxError, ImportError):
-        for node in ast.walk(ast.parse(code)):
-            if isinstance(node, ast.Import):
-                names |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
+    try:
+        nodes = [*ast.walk(ast.parse(code))]
+    except (SyntaxError, ValueError):
+        return names
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            with suppress(ImportError):  # beyond the outermost package
                 module = resolve_name("." * node.level + (node.module or ""), package)
                 names |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
     return names
 
 
 def _local_file(name: str) -> Path | None:
-    """The file of a module that no package has installed, ``None`` for any other."""
+    """The Python file of a module that no package has installed, found without importing it; ``None`` for any other."""
     if name.partition(".")[0] in {*sys.stdlib_module_names, "backends", "datasets", "harness"}:
         return None
-    try:
-        spec = find_spec(name)
-    except (ImportError, AttributeError, ValueError):
-        return None
-    origin = Path(spec.origin) if spec is not None and spec.has_location and spec.origin else None
-    return None if origin is None or {"site-packages", "dist-packages"} & {*origin.parts} else origin
+    for folder in (Path(entry).resolve() for entry in sys.path):
+        if not {"site-packages", "dist-packages"} & {*folder.parts}:
+            stem = folder.joinpath(*name.split("."))
+            for file in (stem / "__init__.py", stem.parent / f"{stem.name}.py"):
+                if file.is_file():
+                    return file
+    return None
 
 
 @lru_cache(maxsize=16)
 def _module_of(file: str, code: str) -> ModuleType:
     """Execute a file's text once, as a module of its own."""
     return _executed(file, code)
+
+
+def _executed_anew(file: str, code: str) -> ModuleType:
+    """Execute a file's text again, beside the module of the first time, whose name stays its own."""
+    first = _module_of(file, code)
+    try:
+        return _executed(file, code)
+    finally:
+        sys.modules[first.__name__] = first
 
 
 def _executed(file: str, code: str) -> ModuleType:

@@ -168,11 +168,20 @@ def _draws(spec: UserModelSpec, module: Any, read: set[str]) -> bool:
 def _beside_parameters(module: nn.Module) -> dict[str, Any]:
     """Copies of the values that a module and its parts have beside parameters and buffers, by name."""
     return {
-        f"{name}.{key}".strip("."): deepcopy(value)
+        f"{name}.{key}".strip("."): _copied(value)
         for name, part in module.named_modules()
         for key, value in vars(part).items()
         if key not in OF_MODULES and _is_plain(value)
     }
+
+
+def _copied(value: Any) -> Any:
+    """A copy of a plain value; of a tensor its numbers alone, which may come from a pass with gradients."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    return [*map(_copied, value)] if isinstance(value, list | tuple | set | deque) else deepcopy(value)
 
 
 def _is_plain(value: Any) -> bool:
@@ -185,12 +194,12 @@ def _is_plain(value: Any) -> bool:
 
 
 def _same(value: Any, before: Any) -> bool:
-    """Whether a plain value is exactly what it was; NaN equals NaN."""
+    """Whether a copy of a plain value is exactly what it was; NaN equals NaN."""
     if type(value) is not type(before):
         return False
     if isinstance(value, dict):
         return value.keys() == before.keys() and all(_same(value[key], before[key]) for key in value)
-    if isinstance(value, list | tuple | deque):
+    if isinstance(value, list):
         return len(value) == len(before) and all(map(_same, value, before))
     if isinstance(value, Tensor | np.ndarray) and value.shape != before.shape:
         return False
@@ -201,9 +210,7 @@ def _same(value: Any, before: Any) -> bool:
 def _holds_tensors(value: Any) -> bool:
     if isinstance(value, dict):
         return any(map(_holds_tensors, value.values()))
-    return isinstance(value, Tensor | np.ndarray) or (
-        isinstance(value, list | tuple | set | deque) and any(map(_holds_tensors, value))
-    )
+    return isinstance(value, Tensor | np.ndarray) or (isinstance(value, list) and any(map(_holds_tensors, value)))
 
 
 def _edges(spec: UserModelSpec, rows: list[int], columns: list[int], read: set[str]) -> Edges:

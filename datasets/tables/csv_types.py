@@ -38,9 +38,9 @@ def csv_types(blocks: Iterable[bytes], longest: int = BLOCK, ids: Collection[str
         options = csv.ReadOptions(column_names=names, block_size=max(len(lines), BLOCK))
         try:
             table = csv.read_csv(BytesIO(lines), options, lines_in_cells(), as_text)
-        except pyarrow.ArrowInvalid:
-            break  # whoever reads the rows meets this line too, and knows its number
-        names = table.column_names
+            names = table.column_names
+        except (pyarrow.ArrowInvalid, UnicodeDecodeError):
+            break  # whoever reads the rows meets this line or header too, and knows its number
         for name, column in zip(names, table.columns, strict=True):
             kind = id_column(column).type if name in ids else column.type
             types[name] = _common(types.get(name, kind), kind)
@@ -50,14 +50,15 @@ def csv_types(blocks: Iterable[bytes], longest: int = BLOCK, ids: Collection[str
 def id_column(words: Any) -> Any:
     """Ids that were read as text: as int64 where every cell is a whole number that is written in its one way.
 
-    Else they stay text, as numbers would lose what 007, 0x1f and 20 digits say. Missing words are null among numbers.
+    Else they stay text, as numbers would lose what 007, 0x1f and 20 digits say. Blanks around numbers and words for
+    missing ones are those that Arrow knows, which reads the rows after that.
     """
     import pyarrow
-    from pyarrow import compute
+    from pyarrow import compute, csv
 
-    numbers = compute.utf8_trim_whitespace(words)
-    is_missing = compute.is_in(numbers, value_set=pyarrow.array(sorted(missing_words()), numbers.type))
-    numbers = compute.if_else(is_missing, pyarrow.scalar(None, numbers.type), numbers)
+    is_missing = compute.is_in(words, value_set=pyarrow.array(csv.ConvertOptions().null_values, words.type))
+    numbers = compute.utf8_trim(words, characters=" \t")
+    numbers = compute.if_else(is_missing, pyarrow.scalar(None, words.type), numbers)
     if numbers.null_count == len(numbers):
         return pyarrow.nulls(len(numbers))
     if not compute.all(compute.match_substring_regex(numbers, WHOLE_NUMBER)).as_py():

@@ -52,8 +52,8 @@ def _whole_csv(file: IO[bytes], text: Sequence[str], ids: Sequence[str]) -> Any:
     in_order = csv.ReadOptions(use_threads=False, block_size=block_of(file))  # With threads, errors do not name rows.
     as_text = csv.ConvertOptions(column_types=dict.fromkeys([*text, *ids], pyarrow.string()))
     table = csv.read_csv(file, in_order, lines_in_cells(), as_text)
-    for place, name in enumerate(table.column_names):
-        if name in ids and name not in text:
+    for name in {*ids} - {*text}:
+        if (place := table.schema.get_field_index(name)) >= 0:  # else there is none, or several
             table = table.set_column(place, name, id_column(table.column(place)))
     return table
 
@@ -201,6 +201,10 @@ def _open(path: str) -> Iterator[IO[bytes]]:
             yield file
         except DAMAGED as error:
             raise TableError(f"{path} is damaged ({error}): write it again, or copy it again") from error
+        except ValueError as error:
+            if isinstance(error, TableError) or "seek" not in str(error):
+                raise
+            raise TableError(f"{path} can be read only once ({error}): copy it to this machine") from error
 
 
 def _ending(path: str, role: str) -> str:

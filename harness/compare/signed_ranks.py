@@ -44,7 +44,7 @@ class SequentialRule:
     def check(self, cells: int) -> None:
         """Raise UsageError where so many cells, judged side by side, need more pairs for a verdict on any."""
         fewest = self.pairs
-        while not extreme_averages(fewest, LOOK_ERROR / cells):
+        while not extreme_averages(fewest, LOOK_ERROR / max(cells, 1)):
             fewest += 2
         if fewest > self.pairs:
             raise UsageError(

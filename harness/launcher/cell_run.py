@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from datasets.order import ORDERS
 from datasets.registry import DATASETS
 from harness.launcher import earlier
 from harness.launcher.failure import CellFailed
@@ -250,6 +249,8 @@ class CellRun:
 
 def sources_of_graph(config: CellConfig) -> Modules:
     """The modules of ours that read a cell's graph and order its nodes, which the parent runs and no child loads."""
+    from datasets.order import ORDERS  # not above: it imports numpy
+
     order = config["order"]
     orders = {order["name"]} | ({order["options"].get("inner", "rcm")} if order["name"] == "blockwise" else set())
     dataset = DATASETS.get(config["dataset"]["name"])
@@ -257,7 +258,12 @@ def sources_of_graph(config: CellConfig) -> Modules:
         *([] if dataset is None else [dataset.loader]),
         *(ORDERS[name] for name in sorted(orders) if name in ORDERS),
     ]
-    paths = {name: path_today(name) for name in (target.partition(":")[0] for target in targets)}
+    names = [target.partition(":")[0] for target in targets]
+    packages = [name.removesuffix(".loader") for name in names if name.endswith(".loader")]
+    for package, folder in ((name, path_today(name)) for name in packages):
+        if folder is not None:
+            names += [f"{package}.{file.stem}" for file in sorted(folder.parent.glob("[a-z]*.py"))]
+    paths = {name: path_today(name) for name in names}
     return {name: str(path) for name, path in paths.items() if path is not None}
 
 

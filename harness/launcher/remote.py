@@ -18,7 +18,7 @@ from harness.measure import memory
 from harness.measure.shell import THREAD_VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
-NO_PROGRAM = (errno.ENOENT, errno.EACCES, errno.ENOEXEC)
+NO_PROGRAM = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 Answer = dict[str, Any]
 

@@ -39,7 +39,7 @@ REFUSED = ("unsupported", "not_installed")
 FINAL = ("ok", *REFUSED)
 CLOCKS = 2.0  # seconds that the time of a file may be after that of its record, which is in whole seconds
 # Settings that no hash of a cell holds: what it would do differently under each.
-UNHASHED = {
+UNHASHED: dict[str, Callable[[RunConfig], Any]] = {
     "scenario.save_state": lambda config: config.scenario.saved_state,
     "launcher.memory_limit_gib": lambda config: config.launcher.memory_limit_gib,
     "measure.deadline_seconds": lambda config: config.measure.deadline_seconds,
@@ -238,7 +238,7 @@ def _records_by_run(cell: Cell, group: str, results: Path, machine: str, left_ou
     """Newest record of a cell by run, among those of this group, of today's data and of today's code."""
     folder = results / cell_folder(cell.config, cell.hash, machine)
     paths = group_record_paths(folder, cell.config.seed, group)
-    known = todays_sha256(cell.config.dataset, default_cache())
+    known = todays_sha256(cell.config.dataset, default_cache()) if paths else None
     valid = [
         (path, record)
         for path, record in readable_records(paths, left_out)

@@ -92,7 +92,7 @@ def draw_history(headline: "Headline") -> "Figure":
         places = [place for place, point in enumerate(points) if point.scope == scope]
         axes.plot(places, [points[place].factor.median for place in places], "-", color=colour, label=scope.title)
         for place in places:
-            hollow = {"markerfacecolor": "white"} if points[place].doubts else {}
+            hollow: dict[str, Any] = {"markerfacecolor": "white"} if points[place].doubts else {}
             axes.plot(place, points[place].factor.median, "o", color=colour, zorder=3, **hollow)
         low, high = ([getattr(points[place].factor, end) for place in places] for end in ("low", "high"))
         axes.vlines(places, low, high, colors=colour, linewidth=2.2, alpha=0.45)

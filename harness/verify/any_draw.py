@@ -34,7 +34,8 @@ def verify_any_draw(config: RunConfig, graph: Graph) -> dict[str, Any]:
     Returns what ``verify_all`` returns, also of the losses of epochs; empty without fanouts, and for an engine whose
     batches and epochs are on the definition's draws.
     """
-    backend, parity = config.backend.for_parity_gate(), {}
+    backend = config.backend.for_parity_gate()
+    parity: dict[str, Any] = {}
     if not config.model.fanouts:
         return {}
     if "train" not in backend.draws:

@@ -232,7 +232,7 @@ class FlattenRounds:
     def run(self, targets: Ints, records: int, embed: bool, totals: Totals) -> list[int]:
         """Run all stages and count the shards; returns how many in-edges each reducer was sent, or read itself.
 
-        Those before the first shard that is missing are only counted.
+        Shards of an earlier run before the first that is missing are only counted, and are no reducer's load.
         """
         shards = -(-len(targets) // records)
 

@@ -267,7 +267,7 @@ class InferenceJob:
             columns = max(columns, self._sent)  # Ray sends a task the rows that its edges read
         edges = max(min(EDGES_PER_PARTITION, most_bytes // max(4 * columns, 1)), 1)
         count = -(-csr.nnz // edges)
-        by_edges = partition_rows(csr, count if least == 1 else max(least, min(count, MOST_ON_RAY)))
+        by_edges = partition_rows(csr, max(least, count if least == 1 else min(count, MOST_ON_RAY)))
         return np.union1d(by_edges, np.arange(0, self.graph.nodes, max(most_bytes // (4 * self._widest), 1)))
 
     @property

@@ -131,8 +131,11 @@ def test_a_model_without_a_parameter_to_train_is_refused(tmp_path, capsys, strat
     assert "net.py: no parameter is trained: give the layers or .head some" in capsys.readouterr().err
 
 
-def test_tensors_may_be_kept_to_be_looked_at_and_layers_may_share_a_module():
-    code = source_of(KEEPING.replace("{used}", "h"), more="        self.head = Keeping()")
+@pytest.mark.parametrize("kept", ["h.detach()", "h * self.weight", "[h * self.weight]"])
+def test_tensors_may_be_kept_to_be_looked_at_and_layers_may_share_a_module(kept):
+    keeping = KEEPING.replace("h.detach()", kept).replace("{used}", "h * self.weight")
+    keeping = keeping.replace("self.last = torch.zeros(3)", "self.last, self.weight = 0, nn.Parameter(torch.ones(3))")
+    code = source_of(keeping, more="        self.head = Keeping()")
     assert tried(UserModelSpec("net.py", 2, in_width=5, hidden=4, classes=3, file="net.py", code=code)).layers == 2
     shared = SHARED.replace("{first}", "self.shared = nn.Linear(3, 3)")
     spec = tried(UserModelSpec("net.py", 2, in_width=3, hidden=3, classes=3, file="net.py", code=shared))

@@ -263,7 +263,7 @@ def test_partitions_on_ray_follow_what_is_sent_and_have_a_bound(monkeypatch, mod
     assert len(replace(job).parts) == 2  # what all nodes send fits
     monkeypatch.setattr(job_module, "SCRATCH_BYTES", 4 * sent * 399)
     by_edges = -(-graph.csr.nnz // 399)
-    by_rows = 4 * 300 * 400 // (4 * sent * 399)
+    by_rows = -(-400 // (4 * sent * 399 // (4 * 300)))
     assert by_edges / 2 <= len(replace(job).parts) <= by_edges + by_rows + 2
     monkeypatch.setattr(job_module, "MOST_ON_RAY", 10)
     assert len(replace(job).parts) <= 10 + by_rows + 2
