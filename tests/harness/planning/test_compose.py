@@ -99,7 +99,7 @@ def test_a_sweep_without_a_cell_is_an_error(arguments: list[str], words: str) ->
 
 @pytest.mark.parametrize("arguments", [["recipe=cora_gatt"], ["-m", "recipe=cora_gat,cora_gatt"]])
 def test_a_recipe_that_is_not_there_is_an_error(arguments: list[str]) -> None:
-    with pytest.raises(UsageError, match="recipe 'cora_gatt' is unknown: allowed are .*cora_gat"):
+    with pytest.raises(UsageError, match=r"recipe 'cora_gatt' is unknown: allowed are .*cora_gat"):
         compose_arguments(arguments)
     with pytest.raises(UsageError, match="recipe 'cora_gatt' is unknown"):
         compose_one(["recipe=cora_gatt"])

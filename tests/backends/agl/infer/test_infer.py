@@ -254,21 +254,6 @@ def test_partitions_are_cut_by_edges_their_features_and_the_widest_rows(monkeypa
     assert len(replace(job, partitions=2).parts) == 2
 
 
-@pytest.mark.parametrize(("model", "sent"), [("gcn", 5), ("sage", 5), ("gat", 18)])
-def test_partitions_on_ray_follow_what_is_sent_and_have_a_bound(monkeypatch, model, sent):
-    """Features of 300 columns are multiplied before they are sent, to 5 columns; gat sends 3 heads and their scores."""
-    graph = awkward_graph(5, nodes=400, edges=40_000, width=300)
-    job = InferenceJob(graph, *model_on(graph, model, 2), least_partitions=2)
-    monkeypatch.setattr(job_module, "SCRATCH_BYTES", 4 * 300 * 400)
-    assert len(replace(job).parts) == 2  # what all nodes send fits
-    monkeypatch.setattr(job_module, "SCRATCH_BYTES", 4 * sent * 399)
-    by_edges = -(-graph.csr.nnz // 399)
-    by_rows = -(-400 // (4 * sent * 399 // (4 * 300)))
-    assert by_edges / 2 <= len(replace(job).parts) <= by_edges + by_rows + 2
-    monkeypatch.setattr(job_module, "MOST_ON_RAY", 10)
-    assert len(replace(job).parts) <= 10 + by_rows + 2
-
-
 def test_sparse_features_turn_dense_within_the_memory_of_a_partition(tmp_path, monkeypatch):
     graph, turned = awkward_graph(2, nodes=300, edges=10), []
     entries = np.arange(300)
