@@ -1,9 +1,11 @@
 """The command line: ``python -m harness`` measures, ``python -m harness <command>`` reads or writes records."""
 
 import importlib
+import os
 import sys
 from pkgutil import iter_modules
 
+from datasets.paths import data_folders, default_cache
 from datasets.plugins import PluginError
 from harness import commands
 from harness.terminal.streams import readers_may_leave
@@ -15,6 +17,13 @@ def main() -> int:
     A reader of stdout or stderr that leaves (``| head``) changes neither the code nor what is measured.
     """
     with readers_may_leave():
+        try:
+            data_folders()
+            if "HARNESS_CACHE" in os.environ:
+                default_cache()
+        except RuntimeError as error:  # of a user's home that is not known
+            print(f"error: $HARNESS_DATA or $HARNESS_CACHE: {error} Give a path without ~", file=sys.stderr)
+            return 2
         try:
             code = dispatch(sys.argv[1:])
             sys.stdout.flush()

@@ -25,6 +25,7 @@ from harness.launcher.messages import CellConfig, Event, PlannedCell, PlannedGro
 PR_SET_PDEATHSIG = 1
 CPU_MEMORY_SHARE = 0.9
 DEADLINE_MARGIN = 5.0
+MOST_SECONDS = 2e6  # that a wait takes, in milliseconds as a C integer
 
 
 def child(read: int, write: int, parent: int) -> None:
@@ -88,6 +89,7 @@ def _set_deadline(left: float) -> None:
     """Tell pools of ranks their deadline: shortly before that of this process, so that they can name the late rank."""
     from backends.contract import DEADLINE
 
+    left = min(left, MOST_SECONDS)
     os.environ[DEADLINE] = str(time.monotonic() + left - min(DEADLINE_MARGIN, left / 4))
 
 
@@ -148,6 +150,7 @@ def _check_keys(values: Any, kind: Any, place: str) -> None:
 
 def _run(groups: list[PlannedGroup], out: Path, wait: bool) -> int:
     # Not imported above: a measured process needs no msgspec.
+    from backends.registry import usable_class
     from harness.launcher.group import run_groups
     from harness.launcher.process import LauncherError
     from harness.store.files import machine_slug
@@ -157,6 +160,12 @@ def _run(groups: list[PlannedGroup], out: Path, wait: bool) -> int:
     from harness.usage import UsageError
 
     machine, cells = machine_slug(), [cell for group in groups for cell in group["cells"]]
+    if unknown := sorted({name for cell in cells if not usable_class(name := cell["config"]["backend"]["name"])}):
+        print(
+            f"no backend {', '.join(unknown)} is installed here: install its package, or plan without it",
+            file=sys.stderr,
+        )
+        return 2
     records = [cell["path"].replace("{machine}", machine) for cell in cells]
     scenarios = [cell["config"]["scenario"] for cell in cells]
     states = [one["save_state"] for one in scenarios if one["name"] == "train" and one["train_to_end"]]

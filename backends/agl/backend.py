@@ -11,6 +11,7 @@ from backends.agl.networks import network_of
 from backends.agl.train.source import BatchSource, GraphSource
 from backends.base.layered import LayerMatrix
 from backends.base.layered_trainer import LayeredTrainer
+from backends.base.loss import Targets
 from backends.base.network import Network
 from backends.base.trainer import Batch
 from backends.batches import BatchPlan
@@ -119,13 +120,14 @@ class AglTrainer(LayeredTrainer):
         self.optimizer.load_state_dict(snapshot)
 
     def validation_loss(self) -> float | None:
-        """Mean loss over the labelled validation nodes, without dropout; ``None`` where there are none."""
-        total, count = 0.0, 0
+        """Mean loss over the known labels of the validation nodes, without dropout; ``None`` where there are none."""
+        total, count = 0.0, 0.0
         self.model.eval()
         with torch.no_grad():
             for batch in self.source.validation():
-                total += float(self.loss(self.logits(batch), self.batch_labels(batch))) * len(batch.targets)
-                count += len(batch.targets)
+                labels = self.batch_labels(batch)
+                total += float(self.loss(self.logits(batch), labels)) * labels_in(labels)
+                count += labels_in(labels)
         return total / count if count else None
 
     def validation_targets(self) -> Iterator[Nodes]:
@@ -138,6 +140,13 @@ class AglTrainer(LayeredTrainer):
         """Close the source."""
         super().close()
         self.source.close()
+
+
+def labels_in(targets: Targets) -> float:
+    """Number of known labels: the divisor of a mean loss."""
+    if targets.share is not None:
+        return float((targets.share > 0).sum())
+    return float((targets.values >= 0).sum())
 
 
 def _timed(batches: Iterator[Batch], clock: Clock) -> Iterator[Batch]:

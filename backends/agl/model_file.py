@@ -145,7 +145,7 @@ class BestEpoch:
 
 
 class Checkpoints:
-    """The checkpoint of a training whose model will be ``output``; another training's, by ``inputs``, is not read."""
+    """The checkpoint of a training whose model will be ``output``; ``inputs`` are what its result depends on."""
 
     def __init__(self, output: Path, inputs: dict[str, Any]) -> None:
         self.path = output.with_name(f".{output.name}.checkpoint")
@@ -153,7 +153,10 @@ class Checkpoints:
         self.last = time.monotonic()
 
     def read(self, trainer: AglTrainer) -> tuple[int, BestEpoch]:
-        """Take over the checkpoint, if there is one of this training; returns the epochs done and the best of them."""
+        """Take over the checkpoint, if there is one of this training; returns the epochs done and the best of them.
+
+        Raises ValueError for one of another training, which the first one of this would replace.
+        """
         from safetensors import SafetensorError, safe_open
         from safetensors.torch import load_file
 
@@ -166,7 +169,10 @@ class Checkpoints:
         except (SafetensorError, KeyError, TypeError, ValueError):
             return 0, BestEpoch({})  # cut short when the last run was killed
         if identity != self.identity:
-            return 0, BestEpoch({})
+            raise ValueError(
+                f"{self.path} holds {facts['done']} epochs of another training (its shards, model, strategy or "
+                "settings are others): repeat that command, give another -o, or delete the file to start over"
+            )
         trainer.load(_numpy(tensors, MODEL))
         trainer.resume(_unflattened(tensors, facts["optimizer"]))
         torch.set_rng_state(tensors[RANDOM])
@@ -214,7 +220,7 @@ def _flattened(optimizer: dict[str, Any]) -> tuple[dict[str, Any], dict[str, tor
 
     def plain(value: Any, name: str) -> Any:
         if isinstance(value, torch.Tensor):
-            tensors[OPTIMIZER + name] = value.detach().clone()
+            tensors[OPTIMIZER + name] = value.detach().clone(memory_format=torch.contiguous_format)
             return {"tensor": OPTIMIZER + name}
         if isinstance(value, dict):
             return {"items": [[key, plain(item, f"{name}.{key}")] for key, item in value.items()]}

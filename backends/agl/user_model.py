@@ -1,13 +1,15 @@
 """Specification of a user's model: the text of its file, and what one pass over a small graph says of it."""
 
+import ast
 import hashlib
 import inspect
 import sys
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib.util import resolve_name
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -68,8 +70,11 @@ class UserModelSpec(ModelSpec):
 
     @property
     def sha256(self) -> str:
-        """Digest of the file."""
-        return hashlib.sha256(self.code.encode()).hexdigest()
+        """Digest of the file, and of what it imports that is no installed package."""
+        digest = hashlib.sha256(self.code.encode())
+        for name, text in sorted(local_imports(self.code).items()):
+            digest.update(f"\n{name}\n".encode() + text)
+        return digest.hexdigest()
 
     def width_in(self, layer: int) -> int:
         """Width of a layer's input."""
@@ -85,7 +90,7 @@ class UserModelSpec(ModelSpec):
 
     def arguments(self) -> dict[str, Any]:
         """The arguments that the function takes, by name; raises UserModelError for another one without a default."""
-        parameters = inspect.signature(self._function()).parameters.values()
+        parameters = self._takes()
         for parameter in parameters:
             if parameter.name not in ARGUMENTS and parameter.default is parameter.empty and not _is_rest(parameter):
                 allowed = ", ".join(ARGUMENTS)
@@ -93,10 +98,25 @@ class UserModelSpec(ModelSpec):
         named = {parameter.name for parameter in parameters}
         return {name: getattr(self, name) for name in ARGUMENTS if name in named}
 
-    def build(self) -> nn.Module:
-        """Build the module, with parameters drawn by torch's random numbers; raises UserModelError."""
+    def with_own_defaults(self, stated: Sequence[str]) -> "UserModelSpec":
+        """The settings that are not ``stated``, where the function has defaults of its own for them, as these are."""
+        defaults = {parameter.name: parameter.default for parameter in self._takes()}
+        own = {name: defaults[name] for name in SETTINGS if name in defaults and name not in stated}
+        kinds = {name: type(getattr(self, name)) for name in own}
+        fitting = {name: kinds[name](value) for name, value in own.items() if type(value) in (int, kinds[name])}
+        return replace(self, **fitting)
+
+    def _takes(self) -> list[inspect.Parameter]:
+        """The parameters of the function."""
+        return list(inspect.signature(self._function()).parameters.values())
+
+    def build(self, anew: bool = False) -> nn.Module:
+        """Build the module, with parameters drawn by torch's random numbers; raises UserModelError.
+
+        ``anew`` executes the file again, as another process does.
+        """
         with self.running(f"{self.function}()"):
-            module = self._function()(**self.arguments())
+            module = self._function(anew)(**self.arguments())
         layers = getattr(module, "layers", None)
         if not isinstance(module, nn.Module) or not isinstance(layers, nn.ModuleList):
             self.refuse(f"{self.function}() returns no torch.nn.Module with an nn.ModuleList of its layers as .layers")
@@ -108,8 +128,9 @@ class UserModelSpec(ModelSpec):
                     self.refuse(f"layers[{number}] has no {method}(): a layer has send(h) and receive(h, sent, edges)")
         return module
 
-    def _function(self) -> Any:
-        function = getattr(_module_of(self.file, self.code), self.function, None)
+    def _function(self, anew: bool = False) -> Any:
+        module = _executed_anew(self.file, self.code) if anew else _module_of(self.file, self.code)
+        function = getattr(module, self.function, None)
         if not callable(function):
             self.refuse(f"there is no function {self.function}(): name it as in {Path(self.file).name}:build")
         return function
@@ -176,9 +197,66 @@ def _is_rest(parameter: inspect.Parameter) -> bool:
     return parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
 
 
+def local_imports(code: str) -> dict[str, bytes]:
+    """Texts of the modules that a text imports, and of those that these import, without installed packages, by name."""
+    texts: dict[str, bytes] = {}
+    remaining = [(code, "")]
+    while remaining:
+        for name in _imported(*remaining.pop()):
+            origin = None if name in texts else _local_file(name)
+            if origin is not None:
+                texts[name] = origin.read_bytes()
+                package = name if origin.name == "__init__.py" else name.rpartition(".")[0]
+                remaining.append((texts[name].decode(errors="replace"), package))
+    return texts
+
+
+def _imported(code: str, package: str) -> set[str]:
+    """The names that a module of a ``package`` may import, those of its modules' values among them."""
+    names: set[str] = set()
+    try:
+        nodes = [*ast.walk(ast.parse(code))]
+    except (SyntaxError, ValueError):
+        return names
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            with suppress(ImportError):  # beyond the outermost package
+                module = resolve_name("." * node.level + (node.module or ""), package)
+                names |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+def _local_file(name: str) -> Path | None:
+    """The Python file of a module that no package has installed, found without importing it; ``None`` for any other."""
+    if name.partition(".")[0] in {*sys.stdlib_module_names, "backends", "datasets", "harness"}:
+        return None
+    for folder in (Path(entry).resolve() for entry in sys.path):
+        if not {"site-packages", "dist-packages"} & {*folder.parts}:
+            stem = folder.joinpath(*name.split("."))
+            for file in (stem / "__init__.py", stem.parent / f"{stem.name}.py"):
+                if file.is_file():
+                    return file
+    return None
+
+
 @lru_cache(maxsize=16)
 def _module_of(file: str, code: str) -> ModuleType:
     """Execute a file's text once, as a module of its own."""
+    return _executed(file, code)
+
+
+def _executed_anew(file: str, code: str) -> ModuleType:
+    """Execute a file's text again, beside the module of the first time, whose name stays its own."""
+    first = _module_of(file, code)
+    try:
+        return _executed(file, code)
+    finally:
+        sys.modules[first.__name__] = first
+
+
+def _executed(file: str, code: str) -> ModuleType:
     name = f"agl_user_model_{hashlib.sha256(code.encode()).hexdigest()[:16]}"
     module = ModuleType(name)
     module.__file__ = file

@@ -1,7 +1,9 @@
 """A pass of a user's model over three nodes: its widths, what it reads, and whether each node is computed alone."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,14 +19,13 @@ NODES = 3
 IN_EDGES = {0: [1, 1], 1: [0], 2: []}  # by node, the nodes that they come from
 ALONE = {1: [0, 1], 2: [2]}  # nodes that are computed alone, and the only ones that they may depend on
 READ = {"weight": "weight", "features": "features", "degrees": "degrees", "source_degrees": "degrees"}
-TOLERANCE = 1e-4
+TOLERANCE, ROUNDING = 1e-4, 1e-7  # of rows that are computed beside others, and of the same rows
 AGAIN = (
     "when the model is built again: what is drawn at random is a parameter, of requires_grad=False where it is not "
     "trained"
 )
-TRAINED = (
-    "after a pass of training, by values that are no parameters and not saved: use layers without state (LayerNorm)"
-)
+TRAINED = "a pass of training, by values that are no parameters and not saved: use layers without state (LayerNorm)"
+OF_MODULES = {*vars(nn.Module()), "training"}
 
 
 @dataclass
@@ -47,17 +48,26 @@ def tried(spec: UserModelSpec) -> UserModelSpec:
         _check_parameters(spec, module)
         read: set[str] = set()
         widths = _check_alike(spec, module.eval(), read, AGAIN)
+        before = _beside_parameters(module)
         draws = _draws(spec, module.train(), read)
-        _check_alike(spec, module.eval(), read, TRAINED)
+        after = _beside_parameters(module.eval())
+        changed = [name for name, value in after.items() if name not in before or not _same(value, before[name])]
+        for name in changed:
+            if not _holds_tensors(after[name]):
+                spec.refuse(f"{name} changes in {TRAINED}")
+        # tensors may be kept to be looked at; those that are read change the output, by however little
+        _check_alike(spec, module, read, f"after {TRAINED}", ROUNDING if changed else TOLERANCE)
     shapes = tuple((name, tuple(parameter.shape)) for name, parameter in module.named_parameters())
     return replace(spec, widths=widths, shapes=shapes, reads=tuple(sorted(read)),
                    self_loops=bool(getattr(module, "self_loops", False)), draws=draws)  # fmt: skip
 
 
 def _check_parameters(spec: UserModelSpec, module: nn.Module) -> None:
-    parts = {"layers", "head"}
+    head = getattr(module, "head", None)
+    parts: list[Any] = [module.layers, head] if isinstance(head, nn.Module) else [module.layers]
+    of_parts = {id(parameter) for part in parts for parameter in part.parameters()}
     for name, parameter in module.named_parameters():
-        if name.partition(".")[0] not in parts:
+        if id(parameter) not in of_parts:
             spec.refuse(f"parameter {name} belongs neither to .layers nor to .head: no slice of the model has it")
         if parameter.dtype != torch.float32:
             spec.refuse(f"parameter {name} is {parameter.dtype}: parameters are torch.float32")
@@ -66,12 +76,14 @@ def _check_parameters(spec: UserModelSpec, module: nn.Module) -> None:
         spec.refuse(f"{buffers[0]} is a buffer, which servers do not exchange: use layers without state (LayerNorm)")
 
 
-def _check_alike(spec: UserModelSpec, module: Any, read: set[str], when: str) -> tuple[int, ...]:
+def _check_alike(
+    spec: UserModelSpec, module: Any, read: set[str], when: str, tolerance: float = TOLERANCE
+) -> tuple[int, ...]:
     """Widths of all embeddings; refuse a part that computes something else in a new module of the same parameters.
 
     Training and inference build the model anew, and copy its parameters alone.
     """
-    again: Any = spec.build().eval()
+    again: Any = spec.build(anew=True).eval()
     with spec.running("a copy of its parameters"):
         for parameter, value in zip(again.parameters(), module.parameters(), strict=True):
             parameter.copy_(value)
@@ -79,15 +91,13 @@ def _check_alike(spec: UserModelSpec, module: Any, read: set[str], when: str) ->
     for number, layers in enumerate(zip(module.layers, again.layers, strict=True)):
         name = f"layers[{number}]"
         hidden, other = (_layer(spec, name, layer, hidden, read) for layer in layers)
-        _refuse_other(spec, name, hidden, other, when)
+        if not _equal(other, hidden, tolerance):
+            spec.refuse(f"{name} computes something else {when}")
         widths.append(hidden.shape[1])
-    _refuse_other(spec, "head", *(_logits(spec, one, hidden) for one in (module, again)), when)
+    logits, other = (_logits(spec, one, hidden) for one in (module, again))
+    if not _equal(other, logits, tolerance):
+        spec.refuse(f"head computes something else {when}")
     return tuple(widths)
-
-
-def _refuse_other(spec: UserModelSpec, name: str, out: Tensor, again: Tensor, when: str) -> None:
-    if not _equal(again, out):
-        spec.refuse(f"{name} computes something else {when}")
 
 
 def _layer(spec: UserModelSpec, name: str, layer: Any, hidden: Tensor, read: set[str]) -> Tensor:
@@ -142,15 +152,65 @@ def _logits(spec: UserModelSpec, module: nn.Module, hidden: Tensor) -> Tensor:
 
 
 def _draws(spec: UserModelSpec, module: Any, read: set[str]) -> bool:
-    """Whether a pass of training over the three nodes draws torch's random numbers."""
+    """Whether a pass of training over the three nodes, forward and backward, draws torch's random numbers."""
     hidden, rows = torch.rand(NODES, spec.in_width), [0, 1, 2]
     before = torch.get_rng_state()
-    with spec.running("a pass of training"):
+    with spec.running("a pass of training"), torch.enable_grad():
         for layer in module.layers:
             hidden = layer.receive(hidden, layer.send(hidden), _edges(spec, rows, rows, read))
         if getattr(module, "head", None) is not None:
-            module.head(hidden)
+            hidden = module.head(hidden)
+        if hidden.requires_grad:
+            hidden.sum().backward()
     return not torch.equal(before, torch.get_rng_state())
+
+
+def _beside_parameters(module: nn.Module) -> dict[str, Any]:
+    """Copies of the values that a module and its parts have beside parameters and buffers, by name."""
+    return {
+        f"{name}.{key}".strip("."): _copied(value)
+        for name, part in module.named_modules()
+        for key, value in vars(part).items()
+        if key not in OF_MODULES and _is_plain(value)
+    }
+
+
+def _copied(value: Any) -> Any:
+    """A copy of a plain value; of a tensor its numbers alone, which may come from a pass with gradients."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    return [*map(_copied, value)] if isinstance(value, list | tuple | set | deque) else deepcopy(value)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a number, text, tensor or array, or a container of such values."""
+    if isinstance(value, dict):
+        return all(map(_is_plain, value.values()))
+    if isinstance(value, list | tuple | set | deque):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | complex | str | bytes | Tensor | np.ndarray)
+
+
+def _same(value: Any, before: Any) -> bool:
+    """Whether a copy of a plain value is exactly what it was; NaN equals NaN."""
+    if type(value) is not type(before):
+        return False
+    if isinstance(value, dict):
+        return value.keys() == before.keys() and all(_same(value[key], before[key]) for key in value)
+    if isinstance(value, list):
+        return len(value) == len(before) and all(map(_same, value, before))
+    if isinstance(value, Tensor | np.ndarray) and value.shape != before.shape:
+        return False
+    same = (value == before) | ((value != value) & (before != before))
+    return bool(same.all() if isinstance(value, Tensor | np.ndarray) else same)
+
+
+def _holds_tensors(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_holds_tensors, value.values()))
+    return isinstance(value, Tensor | np.ndarray) or (isinstance(value, list) and any(map(_holds_tensors, value)))
 
 
 def _edges(spec: UserModelSpec, rows: list[int], columns: list[int], read: set[str]) -> Edges:
@@ -171,11 +231,11 @@ def _at(sent: Any, columns: list[int]) -> Any:
     return {part: value[columns] for part, value in sent.items()} if isinstance(sent, dict) else sent[columns]
 
 
-def _equal(value: Any, expected: Tensor) -> bool:
+def _equal(value: Any, expected: Tensor, tolerance: float = TOLERANCE) -> bool:
     """Whether a value is the expected tensor to rounding error; NaN equals NaN."""
     if not isinstance(value, Tensor) or value.shape != expected.shape:
         return False
-    return torch.allclose(value, expected, atol=TOLERANCE, rtol=TOLERANCE, equal_nan=True)
+    return torch.allclose(value, expected, atol=tolerance, rtol=tolerance, equal_nan=True)
 
 
 def _named(sent: Any) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def features_of(
     table: UserTable, columns: str | list[str] | None, roles: Collection[str], width: int | None
 ) -> NDArray[np.float32] | None:
     """Concatenate feature columns to float32 [nodes, width]; ``None`` if there are none."""
-    names = default_features(table, roles) if columns is None else [columns] if isinstance(columns, str) else columns
+    names = default_features(table, roles) if columns is None else names_of(columns)
     parts = [table.floats(name, width if len(names) == 1 else None) for name in names]
     if not parts:
         return None
@@ -87,6 +87,11 @@ def features_of(
             "change the width or name the columns with features=[...]"
         )
     return features
+
+
+def names_of(columns: str | list[str]) -> list[str]:
+    """The names of one column or of several."""
+    return [columns] if isinstance(columns, str) else columns
 
 
 def default_features(table: UserTable, roles: Collection[str]) -> list[str]:

@@ -9,9 +9,9 @@ from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import IO, Any
 
-from datasets.tables.csv_types import csv_types, lines_in_cells
+from datasets.tables.csv_types import block_of, csv_types, id_column, lines_in_cells
 from datasets.tables.out_of_core import Progress, silent
-from datasets.tables.table import TableError, UserTable, is_id
+from datasets.tables.table import TableError, UserTable
 
 BLOCK = 1 << 20
 LARGE = 64 << 20  # bytes of a file that is read for seconds, or longer from another machine
@@ -29,28 +29,33 @@ def read_table(
     """Read a whole table; raises TableError for one that cannot be read, or has no rows unless it ``may_be_empty``.
 
     A CSV file has no types: its columns in ``text`` are read as text, even where all cells are numbers, those in
-    ``ids`` where they are neither whole numbers nor text, such as dates and numbers of 20 digits.
+    ``ids`` unless all are whole numbers (``id_column``).
     """
     import pyarrow
-    from pyarrow import csv, parquet
+    from pyarrow import parquet
 
-    in_order = csv.ReadOptions(use_threads=False)  # With threads, its errors do not name the row.
-    as_text = csv.ConvertOptions(column_types=dict.fromkeys(text, pyarrow.string()))
-    readers = {
-        ".parquet": parquet.read_table,
-        ".pq": parquet.read_table,
-        ".csv": lambda file: csv.read_csv(file, in_order, lines_in_cells(), as_text),
-    }
-    ending = _ending(path, role)
+    is_csv = _ending(path, role) == ".csv"
     try:
         with _open(path) as file:
-            table = UserTable(path, readers[ending](file))
+            table = UserTable(path, _whole_csv(file, text, ids) if is_csv else parquet.read_table(file))
     except (pyarrow.ArrowException, OSError) as error:
         raise _unreadable(path, error) from error
     if not table.rows and not may_be_empty:
         raise _empty(path, role)
-    others = [name for name in ids if ending == ".csv" and table.has(name) and not is_id(table.kind(name))]
-    return read_table(path, role, [*text, *others], may_be_empty) if others else table
+    return table
+
+
+def _whole_csv(file: IO[bytes], text: Sequence[str], ids: Sequence[str]) -> Any:
+    import pyarrow
+    from pyarrow import csv
+
+    in_order = csv.ReadOptions(use_threads=False, block_size=block_of(file))  # With threads, errors do not name rows.
+    as_text = csv.ConvertOptions(column_types=dict.fromkeys([*text, *ids], pyarrow.string()))
+    table = csv.read_csv(file, in_order, lines_in_cells(), as_text)
+    for name in {*ids} - {*text}:
+        if (place := table.schema.get_field_index(name)) >= 0:  # else there is none, or several
+            table = table.set_column(place, name, id_column(table.column(place)))
+    return table
 
 
 def read_batches(
@@ -64,7 +69,8 @@ def read_batches(
 ) -> Iterator[UserTable]:
     """Yield a table in batches of rows, with the row number of each; ``text``, ``ids``, errors as of ``read_table``.
 
-    A batch of a Parquet file takes about ``memory`` bytes with the arrays that are made of it, one of CSV a few MiB.
+    A batch of a Parquet file takes about ``memory`` bytes with the arrays that are made of it, one of CSV a few MiB,
+    more only where rows are wide.
     One that ``may_be_empty`` and is yields a batch of no rows.
     ``progress`` is that of the pass over a large CSV file that finds the types of its columns.
     """
@@ -102,14 +108,19 @@ def read_columns(path: str, role: str, progress: Progress = silent) -> UserTable
     try:
         with _open(path) as file:
             is_csv = ending == ".csv"
-            schema = pyarrow.schema(_csv_types(file, role, progress)) if is_csv else parquet.read_schema(file)
+            schema = pyarrow.schema(_csv_types(file, role, progress)[1]) if is_csv else parquet.read_schema(file)
     except (pyarrow.ArrowException, OSError) as error:
         raise _unreadable(path, error) from error
     return UserTable(path, schema.empty_table())
 
 
-def _csv_types(file: IO[bytes], role: str, progress: Progress) -> list[tuple[str, Any]]:
-    return list(csv_types(_blocks(file, f"MiB of the {role} table, for its types", progress)).items())
+def _csv_types(
+    file: IO[bytes], role: str, progress: Progress, ids: Sequence[str] = ()
+) -> tuple[int, list[tuple[str, Any]]]:
+    """Bytes to read at once, and the columns with the types that they have in the whole file."""
+    block = block_of(file)
+    blocks = _blocks(file, f"MiB of the {role} table, for its types", progress, block)
+    return block, list(csv_types(blocks, block, ids).items())
 
 
 def _csv_batches(
@@ -119,12 +130,11 @@ def _csv_batches(
     import pyarrow
     from pyarrow import csv
 
-    types = dict(_csv_types(file, role, progress))
-    others = [name for name in ids if name in types and not is_id(types[name])]
-    types |= dict.fromkeys([*text, *others], pyarrow.string())
+    block, columns = _csv_types(file, role, progress, ids)
     file.seek(0)
-    options = csv.ReadOptions(use_threads=False), lines_in_cells(), csv.ConvertOptions(column_types=types)
-    yield from csv.open_csv(file, *options)
+    in_order = csv.ReadOptions(use_threads=False, block_size=block)
+    types = csv.ConvertOptions(column_types=dict(columns) | dict.fromkeys(text, pyarrow.string()))
+    yield from csv.open_csv(file, in_order, lines_in_cells(), types)
 
 
 def _parquet_batches(file: Any, memory: int) -> Iterator[Any]:
@@ -165,10 +175,10 @@ def table_sha256(path: str, step: str = "MiB hashed", progress: Progress = silen
     return sha256.hexdigest()
 
 
-def _blocks(file: IO[bytes], step: str, progress: Progress) -> Iterator[bytes]:
+def _blocks(file: IO[bytes], step: str, progress: Progress, block_size: int = BLOCK) -> Iterator[bytes]:
     """Yield a file in blocks; ``progress`` hears of those of a large file whose size is known."""
     size, done = getattr(file, "size", None) or 0, 0
-    while block := file.read(BLOCK):
+    while block := file.read(block_size):
         yield block
         done += len(block)
         if size >= LARGE:
@@ -191,6 +201,10 @@ def _open(path: str) -> Iterator[IO[bytes]]:
             yield file
         except DAMAGED as error:
             raise TableError(f"{path} is damaged ({error}): write it again, or copy it again") from error
+        except ValueError as error:
+            if isinstance(error, TableError) or "seek" not in str(error):
+                raise
+            raise TableError(f"{path} can be read only once ({error}): copy it to this machine") from error
 
 
 def _ending(path: str, role: str) -> str:

@@ -62,6 +62,8 @@ class UserTable:
         column = self.data.column(name)
         if column.type == pyarrow.string():
             column = column.cast(pyarrow.large_string())  # an array of strings ends at 2 GiB
+        if pyarrow.types.is_list(column.type):
+            column = column.cast(pyarrow.large_list(column.type.value_field))  # one of lists at 2^31 numbers
         column = column.combine_chunks()
         return column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
 
@@ -152,13 +154,6 @@ def is_string(kind: Any) -> bool:
     import pyarrow.types as types
 
     return bool(types.is_string(kind) or types.is_large_string(kind))
-
-
-def is_id(kind: Any) -> bool:
-    """Whether an Arrow type can be that of ids: whole numbers or text, or empty cells alone."""
-    import pyarrow.types as types
-
-    return bool(types.is_integer(kind) or is_string(kind) or types.is_null(kind))
 
 
 def is_list(kind: Any) -> bool:

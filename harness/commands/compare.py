@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.compare.factor import THRESHOLD, UNDECIDED
+from harness.compare.factor import THRESHOLD, UNDECIDED, check_threshold
 from harness.store.left_out import LeftOut
 from harness.store.record import RecordError
 from harness.usage import FAILED, OK, USAGE, UsageError, complain
@@ -33,8 +33,7 @@ def main(argv: list[str]) -> int:
     if problem := _ignored(options, overrides):
         parser.error(problem)
     try:
-        if not options.threshold > 1:
-            raise UsageError(f"--threshold {options.threshold:g} is not allowed: give a factor above 1")
+        check_threshold(options.threshold)
         return _compare_checkouts(options, overrides) if options.run else _compare_records(options)
     except (RecordError, UsageError) as error:
         return complain(error, USAGE)

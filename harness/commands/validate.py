@@ -50,7 +50,8 @@ def unsupported_claims(results: Path, reports: Path) -> Iterator[tuple[Path, str
             if not target.is_file():
                 yield page, f"cites {link}, which does not exist: run python -m harness report"
     files = committed(results)
-    for path in sorted(path for path in cited - files if files and path.is_file()):
+    own = [path for path in cited - files if path.is_file() and path.is_relative_to(results.resolve())]
+    for path in sorted(own if files else ()):
         yield path, "is cited by a report, but not committed: git add it"
     needed = cited | {side_path(path) for path in cited}
     for path in sorted(files):

@@ -49,10 +49,23 @@ class Change:
 
 def change_of(a: Sequence[float], b: Sequence[float]) -> Change:
     """Change from the processes of A to those of B; without any freedom where each side has one process."""
-    freedom = len(a) + len(b) - 2
-    squares = sum(float(np.square(side - np.mean(side)).sum()) for side in map(np.asarray, (a, b)))
-    error = sqrt(squares / freedom * (1 / len(a) + 1 / len(b))) if freedom else inf
-    return Change(float(np.mean(b) - np.mean(a)), error, freedom, min(len(a), len(b)))
+    return change_of_seeds([(a, b)])
+
+
+def change_of_seeds(seeds: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Change:
+    """Mean change over seeds, each with its processes of A and of B: what differs between seeds is no error.
+
+    Where each has one process of both, seeds are pairs of processes.
+    """
+    changes = [float(np.mean(b) - np.mean(a)) for a, b in seeds]
+    sides = [np.asarray(side) for seed in seeds for side in seed]
+    freedom = sum(len(side) - 1 for side in sides)
+    if freedom == 0 and len(seeds) > 1:
+        return change_of_pairs(np.exp(changes))
+    variance = sum(float(np.square(side - side.mean()).sum()) for side in sides) / max(freedom, 1)
+    error = sqrt(variance * sum(1 / len(side) for side in sides)) / len(seeds) if freedom else inf
+    count = min(sum(len(seed[side]) for seed in seeds) for side in (0, 1))
+    return Change(float(np.mean(changes)), error, freedom, count)
 
 
 def change_of_pairs(ratios: Sequence[float] | NDArray[np.float64]) -> Change:

@@ -72,7 +72,7 @@ def _verdicts(tables: Sequence[tuple[Scope, str, Row, Row]], threshold: float) -
 
 def _ratios(a: Row, b: Row) -> list[float]:
     """Ratios B / A of the processes of one pass; none where seconds are no speed, or rank nothing."""
-    is_no_speed = any(row.oversubscribed or row.inline for row in (a, b))
+    is_no_speed = any(row.oversubscribed or row.inline or row.simulated for row in (a, b))
     if is_no_speed or divides_nodes(a.record["config"]):
         return []
     return ratios_of_pairs(b.paired_samples(), a.paired_samples())
@@ -91,6 +91,8 @@ def _why_no_pair(a: Row, b: Row) -> str:
         return f"more threads or workers than cores, or ranks than cores or threads, no speed: {', '.join(crowded)}"
     if inline := [row.label for row in (a, b) if row.inline]:
         return f"measured inside of the parent process (launcher=inline), no speed: {', '.join(inline)}"
+    if simulated := [row.label for row in (a, b) if row.simulated]:
+        return f"seconds of a simulated clock, no speed: {', '.join(simulated)}"
     if alone := [row.label for row in (a, b) if row.alone]:
         return f"measured alone, for lack of memory beside the others: {', '.join(alone)}"
     return "no group holds both: measure them in one sweep"

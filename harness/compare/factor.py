@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-THRESHOLD = 1.05
+from harness.usage import UsageError
+
+THRESHOLD, LARGEST_THRESHOLD = 1.05, 100.0
 SLOWER, FASTER, NOT_SIGNIFICANT, UNDECIDED = "slower", "faster", "not significant", "undecided"
 
 
@@ -17,6 +19,13 @@ class Factor:
 
     def __str__(self) -> str:
         return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
+
+def check_threshold(threshold: float) -> None:
+    """Raise UsageError for a threshold that no factor can exceed, or every one."""
+    if not 1 < threshold <= LARGEST_THRESHOLD:
+        allowed = f"a factor above 1, up to {LARGEST_THRESHOLD:g}"
+        raise UsageError(f"--threshold {threshold:g} is not allowed: give {allowed}")
 
 
 def judge(factor: Factor, threshold: float) -> str:

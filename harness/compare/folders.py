@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare.between_folders import IN_TURNS, change_of, judge_together
+from harness.compare.between_folders import IN_TURNS, Change, change_of_seeds, judge_together
 from harness.compare.factor import FASTER, NOT_SIGNIFICANT, SLOWER, UNDECIDED, Factor
 from harness.compare.verdict import FAILS_NOW, NOT_COMPARABLE, NOT_OF_THE_CODE, Verdict, differing, verdict_by_status
 from harness.report.rows import Row, by_process, rows, seconds
@@ -30,16 +30,20 @@ class MeasuredCell:
     checked: dict[str, Any]
     code: Any
 
-    @cached_property
-    def median(self) -> float | None:
-        """Median seconds of the timed call over the records, ``None`` without a good one."""
-        medians = [median(seconds(record)) for record in self.row.ok]
-        return median(medians) if medians else None
+    def median(self, seeds: Collection[int] | None = None) -> float | None:
+        """Median seconds of the timed call over the records of some seeds, ``None`` without a good one."""
+        records = [record for record in self.row.ok if seeds is None or record["config"]["seed"] in seeds]
+        return median([median(seconds(record)) for record in records]) if records else None
 
     @cached_property
     def seeds(self) -> set[int]:
         """The seeds of the good records."""
         return {record["config"]["seed"] for record in self.row.ok}
+
+    @property
+    def seeds_in_turns(self) -> set[int]:
+        """The seeds of the good records that were not measured alone."""
+        return {record["config"]["seed"] for record in self.runs.values()}
 
     @cached_property
     def runs(self) -> dict[RunKey, Record]:
@@ -68,16 +72,17 @@ class MeasuredFolder:
             for run in cell.runs:
                 self.places.setdefault(run, set()).add(place)
 
-    def beside(self, place: str) -> set[str]:
-        """Places of the cells that every run of a cell measured beside it."""
-        together = [self.places[run] for run in self.cells[place].runs]
+    def beside(self, place: str, seeds: Collection[int]) -> set[str]:
+        """Places of the cells that every run of some seeds of a cell measured beside it."""
+        runs = self.cells[place].runs.items()
+        together = [self.places[run] for run, record in runs if record["config"]["seed"] in seeds]
         return set.intersection(*together) - {place} if together else set()
 
-    def logarithms(self, place: str, beside: Sequence[str], seeds: Collection[int]) -> list[float]:
-        """Logarithm of the time over the geometric mean of the cells beside it, for each process of some seeds."""
+    def logarithms(self, place: str, beside: Sequence[str], seed: int) -> list[float]:
+        """Logarithm of the time over the geometric mean of the cells beside it, for each process of a seed."""
         values = []
         for run, record in self.cells[place].runs.items():
-            if record["config"]["seed"] not in seeds:
+            if record["config"]["seed"] != seed:
                 continue
             others = [process_medians(self.cells[other].runs[run]) for other in beside]
             for process, value in process_medians(record).items():
@@ -94,7 +99,7 @@ class ComparedCell:
     places: tuple[str, str]
     medians: tuple[float, float]
     beside: list[str]
-    seeds: set[int]  # that are good in both folders: another seed may be other work
+    seeds: list[int]  # that both folders measured in turns: another seed may be other work
     unchanged: bool  # whether the code of the cells beside it is the same in both folders
 
 
@@ -112,16 +117,17 @@ def compare_folders(a: Path, b: Path, threshold: float, left_out: LeftOut | None
         raise RecordError(f"{a} and {b} share no cell: compare folders of the same cells, measured at two times")
     outcomes = [_compared(older, newer, *places) for places in pairs]
     cells = [outcome for outcome in outcomes if isinstance(outcome, ComparedCell)]
-    changes = [
-        change_of(
-            older.logarithms(cell.places[0], cell.beside, cell.seeds),
-            newer.logarithms(cell.places[1], cell.beside, cell.seeds),
-        )
-        for cell in cells
-    ]
+    changes = [_change(older, newer, cell) for cell in cells]
     judgements = zip(cells, judge_together(changes, threshold), strict=True)
     judged = iter([_verdict(cell, *judgement, threshold) for cell, judgement in judgements])
     return [next(judged) if isinstance(outcome, ComparedCell) else outcome for outcome in outcomes]
+
+
+def _change(older: MeasuredFolder, newer: MeasuredFolder, cell: ComparedCell) -> Change:
+    """The change of a cell over the processes of each seed."""
+    sides = tuple(zip((older, newer), cell.places, strict=True))
+    a, b = ([folder.logarithms(place, cell.beside, seed) for seed in cell.seeds] for folder, place in sides)
+    return change_of_seeds(list(zip(a, b, strict=True)))
 
 
 def _place(path: Path, record: Record, root: Path) -> str:
@@ -143,26 +149,27 @@ def _measured(stored: Sequence[StoredRecord], environments: Mapping[str, Mapping
 def _compared(older: MeasuredFolder, newer: MeasuredFolder, place_a: str, place_b: str) -> ComparedCell | Verdict:
     """Find what a cell is measured against; the verdict itself where nothing is."""
     a, b = older.cells[place_a], newer.cells[place_b]
-    name = _title(a.row, place_a)
+    name, medians = _title(a.row, place_a), (a.median(), b.median())
     if differing := _differing(a, b):
-        return Verdict(name, a.median, b.median, None, NOT_COMPARABLE, differing)
-    if a.median is None or b.median is None:
+        return Verdict(name, *medians, None, NOT_COMPARABLE, differing)
+    if None in medians:
         statuses = (a.row.record["status"], b.row.record["status"])
-        return verdict_by_status(name, a.median, b.median, statuses)
+        return verdict_by_status(name, *medians, statuses)
     if failed := _failed_seeds(a, b):
-        return Verdict(name, a.median, b.median, None, FAILS_NOW, failed)
-    seeds = a.seeds & b.seeds
-    if not seeds:
+        return Verdict(name, *medians, None, FAILS_NOW, failed)
+    if not a.seeds & b.seeds:
         reason = f"seeds {_listed(a.seeds)} and {_listed(b.seeds)} are other work: measure one of them in both"
-        return Verdict(name, a.median, b.median, None, NOT_COMPARABLE, reason)
-    both = sorted(older.beside(place_a) & newer.beside(place_b))
+        return Verdict(name, *medians, None, NOT_COMPARABLE, reason)
+    seeds = sorted(a.seeds_in_turns & b.seeds_in_turns)
+    both = sorted(older.beside(place_a, seeds) & newer.beside(place_b, seeds))
     beside = [place for place in both if not _differing(older.cells[place], newer.cells[place])]
-    if not beside:
+    before, after = a.median(seeds), b.median(seeds)
+    if not beside or before is None or after is None:
         overrides = " ".join(b.row.record.get("overrides", [])) or "OVERRIDES"
         reason = f"both measured nothing beside it in its group: measure them in turns, {IN_TURNS} {overrides}"
-        return Verdict(name, a.median, b.median, None, NOT_COMPARABLE, reason)
+        return Verdict(name, *medians, None, NOT_COMPARABLE, reason)
     unchanged = [place for place in beside if _same_code(older.cells[place], newer.cells[place])]
-    return ComparedCell(name, (place_a, place_b), (a.median, b.median), unchanged or beside, seeds, bool(unchanged))
+    return ComparedCell(name, (place_a, place_b), (before, after), unchanged or beside, seeds, bool(unchanged))
 
 
 def _listed(seeds: Collection[int]) -> str:

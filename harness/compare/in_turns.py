@@ -75,6 +75,7 @@ def measure_in_turns(a: Checkout, b: Checkout, overrides: Sequence[str], rule: S
     ):
         turns = Turns((a, b), folder, guard, progress)
         turns.plan(overrides)
+        rule.check(len(cells_of(turns.plans[0])))
         cells = turns.gate()
         for number in range(rule.pairs):
             if all(cell.verdict for cell in cells):

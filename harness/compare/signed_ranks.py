@@ -12,7 +12,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.compare.factor import THRESHOLD, UNDECIDED, Factor, judge_with_doubt
+from harness.compare.factor import THRESHOLD, UNDECIDED, Factor, check_threshold, judge_with_doubt
+from harness.usage import UsageError
 
 PAIRS = 32
 FEWEST = 8
@@ -38,8 +39,18 @@ class SequentialRule:
         if not FEWEST <= self.pairs <= MOST or self.pairs % 2:
             allowed = f"an even number from {FEWEST} to {MOST}"
             raise ValueError(f"--pairs {self.pairs} is not allowed: give {allowed}, so that each version comes first")
-        if not self.threshold > 1:
-            raise ValueError(f"--threshold {self.threshold:g} is not allowed: give a factor above 1")
+        check_threshold(self.threshold)
+
+    def check(self, cells: int) -> None:
+        """Raise UsageError where so many cells, judged side by side, need more pairs for a verdict on any."""
+        fewest = self.pairs
+        while not extreme_averages(fewest, LOOK_ERROR / max(cells, 1)):
+            fewest += 2
+        if fewest > self.pairs:
+            raise UsageError(
+                f"--pairs {self.pairs} cannot tell {cells} cells apart from chance: give at least {fewest}, or name "
+                "fewer cells"
+            )
 
     @property
     def looks(self) -> tuple[int, ...]:

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from datasets.registry import DATASETS
 from harness.launcher import earlier
 from harness.launcher.failure import CellFailed
 from harness.launcher.interference import between, read, tolerated_load
-from harness.launcher.messages import CellConfig, Event, MeasureSection, Opened, PlannedCell
+from harness.launcher.messages import CellConfig, Event, MeasureSection, Modules, Opened, PlannedCell
 from harness.launcher.outcome import Outcome
 from harness.launcher.process import Guard
 from harness.launcher.turns import Budget
@@ -18,7 +19,7 @@ from harness.launcher.worker import CellWorker, worker_of
 from harness.measure import environment, memory
 from harness.measure.control_group import usable_cores
 from harness.measure.crowds import asked_for, oversubscribed
-from harness.measure.sources import commit, with_sources
+from harness.measure.sources import commit, path_today, with_sources
 from harness.store.completion import complete
 from harness.store.files import environment_name, machine_slug, read_record, write_environment, write_record
 
@@ -227,7 +228,8 @@ class CellRun:
             self.config["device"],
             self.config["launcher"]["allocator"],
         )
-        content = with_sources(description, self.outcome.modules)
+        modules = self.outcome.modules  # none of a cell that was refused before it began
+        content = with_sources(description, modules | (sources_of_graph(self.config) if modules else {}))
         revision = {} if (known := commit()) is None else {"commit": known}
         name = environment_name(content)
         path, record = self._path(name), complete(self.outcome.record(name) | revision)
@@ -243,6 +245,26 @@ class CellRun:
         """The record's path below the results."""
         path = self.cell["path"].replace("{environment}", environment)
         return path.replace("{machine}", machine_slug()) if "{machine}" in path else path  # of a plan made elsewhere
+
+
+def sources_of_graph(config: CellConfig) -> Modules:
+    """The modules of ours that read a cell's graph and order its nodes, which the parent runs and no child loads."""
+    from datasets.order import ORDERS  # not above: it imports numpy
+
+    order = config["order"]
+    orders = {order["name"]} | ({order["options"].get("inner", "rcm")} if order["name"] == "blockwise" else set())
+    dataset = DATASETS.get(config["dataset"]["name"])
+    targets = [
+        *([] if dataset is None else [dataset.loader]),
+        *(ORDERS[name] for name in sorted(orders) if name in ORDERS),
+    ]
+    names = [target.partition(":")[0] for target in targets]
+    packages = [name.removesuffix(".loader") for name in names if name.endswith(".loader")]
+    for package, folder in ((name, path_today(name)) for name in packages):
+        if folder is not None:
+            names += [f"{package}.{file.stem}" for file in sorted(folder.parent.glob("[a-z]*.py"))]
+    paths = {name: path_today(name) for name in names}
+    return {name: str(path) for name, path in paths.items() if path is not None}
 
 
 def _crowded(config: CellConfig) -> dict[str, float]:

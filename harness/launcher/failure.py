@@ -1,6 +1,7 @@
 """Statuses of failed cells, derived from exceptions, exit codes and output."""
 
 import signal
+from importlib.util import find_spec
 
 from backends.memory_errors import NO_MEMORY, is_out_of_memory
 from harness.store.statuses import STATUSES
@@ -27,9 +28,17 @@ def status_of(error: BaseException) -> tuple[str, str]:
         return "oom", f"out of memory: {text.splitlines()[0]}"
     if type(error).__name__ == "Unsupported":
         return "unsupported", first
-    if isinstance(error, ModuleNotFoundError):
+    if isinstance(error, ModuleNotFoundError) and _is_absent(error.name):
         return "not_installed", f"{first}: install it into the interpreter of launcher.python"
     return "error", text.splitlines()[0]
+
+
+def _is_absent(module: str | None) -> bool:
+    """Whether the package of a module is not installed: of one that is, a module is missing by a mistake in code."""
+    try:
+        return module is None or find_spec(module.partition(".")[0]) is None
+    except (ImportError, ValueError):
+        return False
 
 
 def status_of_exit(returncode: int, log_tail: str) -> tuple[str, str]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parents[2]
+MOST_MILLISECONDS = (1 << 31) - 1  # that poll takes; who waits longer asks again
 Message = dict[str, Any]
 
 
@@ -34,7 +35,7 @@ def _readable(descriptors: Collection[int], timeout: float) -> list[int]:
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
-    return [descriptor for descriptor, _ in poll.poll(1000 * timeout)]
+    return [descriptor for descriptor, _ in poll.poll(min(1000 * timeout, MOST_MILLISECONDS))]
 
 
 class LauncherError(RuntimeError):

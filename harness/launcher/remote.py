@@ -1,5 +1,6 @@
 """The worker of a cell that runs in a child process: requests, answers, its deadline and its memory."""
 
+import errno
 import math
 import os
 import sys
@@ -17,6 +18,7 @@ from harness.measure import memory
 from harness.measure.shell import THREAD_VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
+NO_PROGRAM = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 Answer = dict[str, Any]
 
@@ -45,6 +47,8 @@ class RemoteCell:
         try:
             self._child = Child(command, child_environment(config), guard)
         except OSError as error:
+            if error.errno not in NO_PROGRAM or error.filename != command[0]:
+                raise  # a full disk or a want of processes is no fault of the cell
             raise CellFailed("error", f"launcher.python={command[0]} cannot be started: {error}") from error
         self.tree: int | None = self._child.tree
 

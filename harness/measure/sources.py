@@ -66,7 +66,7 @@ def digest_today(name: str) -> str:
 
     A plan compares thousands of records with the same modules: each is looked at once until ``forget_digests``.
     """
-    path = _path_today(name)
+    path = path_today(name)
     return "missing" if path is None else digest_of(path)
 
 
@@ -75,7 +75,8 @@ def forget_digests() -> None:
     digest_today.cache_clear()
 
 
-def _path_today(name: str) -> Path | None:
+def path_today(name: str) -> Path | None:
+    """The file or folder that holds a module's code on this machine, found without importing it."""
     top, *submodules = name.split(".")
     base = ROOT / top if top in PACKAGES else _folder_of(top)
     if base is None or base.is_file():

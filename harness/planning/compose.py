@@ -5,7 +5,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ from omegaconf.errors import OmegaConfBaseException
 from backends.registry import backend_names, config_class
 from datasets.plugins import PluginError, conf_folders
 from harness.planning.config import register_schemas
-from harness.usage import UsageError, nearest
+from harness.usage import UsageError, nearest, unknown
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SWEEP_FOLDER = "gnn-harness-sweep-"  # then a process id; Hydra writes there what nobody reads
@@ -63,7 +63,21 @@ def compose_arguments(arguments: list[str]) -> list[Composition]:
     if not compositions and not _only_shows(arguments):
         swept = [argument for argument in arguments if FUNCTION.search(argument)]
         raise UsageError(f"the sweep has no cell: {' or '.join(swept) or 'an override'} stands for no value")
+    for composition in compositions:
+        check_recipe(composition.overrides)
     return compositions
+
+
+def check_recipe(overrides: Iterable[str]) -> None:
+    """Raise UsageError for a recipe that is not there: Hydra leaves it out without a word, as the default is optional.
+
+    That default is the recipe of the data set and the model, which few pairs have.
+    """
+    names = sorted({path.stem for folder in (CONF, *conf_folders()) for path in (folder / "recipe").glob("*.yaml")})
+    for override in overrides:
+        key, _, name = override.partition("=")
+        if key.lstrip("+") == "recipe" and name.strip("'\"") not in (*names, "null"):
+            raise unknown("recipe", name, names)
 
 
 def _only_shows(arguments: list[str]) -> bool:
@@ -106,6 +120,7 @@ def compose_one(overrides: list[str]) -> dict[str, Any]:
     Each choice of files is composed once; as Hydra does, the values of keys are then set in the order of the overrides.
     """
     register_configs()
+    check_recipe(overrides)
     with usage_errors():
         values = [override for override in overrides if VALUE.match(override)]
         config = deepcopy(_composed(tuple(override for override in overrides if override not in values)))

@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 from backends.ablation import switches
 from backends.registry import BackendConfig, backend_names, config_class, usable_class
-from backends.settings import settings_in
+from backends.settings import setting_of, settings_in
 from datasets.hashes import stored_sha256
 from datasets.registry import dataset_names, identified_options
 from harness.planning.schema import RunConfig, from_dict
@@ -18,6 +18,7 @@ from harness.store.sections import RecordedConfig
 from harness.store.violations import unsound, violations
 from harness.usage import UsageError, nearest, unknown
 
+OF_PARTS = ("parts", "imbalance", "balance", "objective")  # settings of scenarios that divide a graph
 LARGEST = 1e9  # of a setting that is no whole number; a record holds none beyond
 
 SECTIONS: dict[str, type] = {
@@ -149,6 +150,12 @@ def _check_together(config: RunConfig) -> None:
     if measure.max_samples < measure.min_samples:
         largest = f"measure.max_samples={measure.max_samples}"
         raise UsageError(f"{largest} is below measure.min_samples={measure.min_samples}: raise it")
+    if config.order.name == "none" and config.order.options:
+        raise UsageError(f"order.options={config.order.options} are of no order: give order=NAME, or leave them out")
+    known = {name for one in backend_names() if (kind := usable_class(one)) for name in kind.ablations} | {"base"}
+    for name in config.ablations:
+        if name not in known:
+            raise unknown("ablation", name, sorted(known))
     _check_scenario(config)
 
 
@@ -161,6 +168,17 @@ def _check_scenario(config: RunConfig) -> None:
         if value is not None and scenario.name not in names:
             raise UsageError(
                 f"scenario.{key}={value} is of scenario {' and '.join(names)}, {scenario.name} ignores it: leave it out"
+            )
+    for item in fields(scenario):
+        value = getattr(scenario, item.name)
+        if (
+            item.name in OF_PARTS
+            and value != setting_of(item).before
+            and scenario.name not in ("partition", "dispatch")
+        ):
+            raise UsageError(
+                f"scenario.{item.name}={value} is of scenario partition and dispatch, {scenario.name} ignores it: "
+                "leave it out"
             )
     if scenario.save_state is not None and not scenario.train_to_end:
         raise UsageError(

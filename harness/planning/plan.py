@@ -3,19 +3,20 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from backends.settings import executed_values, setting_of
 from datasets.hashes import digest
 from datasets.paths import default_cache
-from datasets.prepare import known_sha256
 from harness.launcher.allocators import ALLOCATORS
 from harness.launcher.earlier import is_of_todays_code
 from harness.measure.sources import forget_digests
 from harness.planning.cells import Cell, resolve_cell
 from harness.planning.compose import Composition
 from harness.planning.config import load
+from harness.planning.data import todays_sha256
 from harness.planning.identity import cell_folder
 from harness.planning.interpreter import checked_environment
 from harness.planning.schema import RunConfig
@@ -36,6 +37,14 @@ from harness.usage import UsageError
 
 REFUSED = ("unsupported", "not_installed")
 FINAL = ("ok", *REFUSED)
+CLOCKS = 2.0  # seconds that the time of a file may be after that of its record, which is in whole seconds
+# Settings that no hash of a cell holds: what it would do differently under each.
+UNHASHED: dict[str, Callable[[RunConfig], Any]] = {
+    "scenario.save_state": lambda config: config.scenario.saved_state,
+    "launcher.memory_limit_gib": lambda config: config.launcher.memory_limit_gib,
+    "measure.deadline_seconds": lambda config: config.measure.deadline_seconds,
+    "measure.group_seconds": lambda config: config.measure.group_seconds,
+}
 Environment = Callable[[RunConfig], dict[str, Any]]
 
 
@@ -77,12 +86,18 @@ class Group:
 
     @staticmethod
     def _lacks_parameters(cell: Cell, stored: StoredRecord | None) -> bool:
-        """Whether the file of parameters that is asked for now is not the one that a good cell wrote, or is gone."""
+        """Whether the file of parameters that is asked for now is not the one that a good cell wrote, or is gone.
+
+        One that was changed after the cell's record is another cell's.
+        """
         path = cell.config.scenario.saved_state
         if path is None or stored is None or stored[1]["status"] != "ok":
             return False
-        written = stored[1]["config"]["scenario"].get("save_state")
-        return written is None or Path(written).absolute() != Path(path).absolute() or not Path(path).exists()
+        written, file = stored[1]["config"]["scenario"].get("save_state"), Path(path)
+        if written is None or Path(written).absolute() != file.absolute() or not file.exists():
+            return True
+        recorded = datetime.fromisoformat(stored[1]["written"]).timestamp()
+        return "metrics" not in stored[1] or file.stat().st_mtime > recorded + CLOCKS
 
     def stored(self) -> list[StoredRecord]:
         """Return the records that exist, with their paths."""
@@ -223,7 +238,7 @@ def _records_by_run(cell: Cell, group: str, results: Path, machine: str, left_ou
     """Newest record of a cell by run, among those of this group, of today's data and of today's code."""
     folder = results / cell_folder(cell.config, cell.hash, machine)
     paths = group_record_paths(folder, cell.config.seed, group)
-    known = known_sha256(cell.config.dataset, default_cache())
+    known = todays_sha256(cell.config.dataset, default_cache()) if paths else None
     valid = [
         (path, record)
         for path, record in readable_records(paths, left_out)
@@ -252,9 +267,13 @@ def _below(name: str, prefixes: tuple[str, ...]) -> bool:
 
 
 def _add_cell(cells: list[Cell], cell: Cell) -> None:
-    """Append a cell, or add its labels to those of an equal one."""
+    """Append a cell, or add its labels to those of an equal one; raises UsageError for two that differ in a limit."""
     for other in cells:
         if (other.hash, other.config.launcher.python) == (cell.hash, cell.config.launcher.python):
+            for key, read in UNHASHED.items():
+                if read(other.config) != read(cell.config):
+                    both = f"{key}={read(other.config)} and {read(cell.config)}"
+                    raise UsageError(f"{both} are asked for of one cell, which is measured once: give one value")
             other.labels += [label for label in cell.labels if label not in other.labels]
             return
     cells.append(cell)

@@ -106,13 +106,17 @@ def _compositions(product: Product, overrides: list[str], compose: Compose) -> I
         chosen = [
             f"{axis}={_text(value)}" for axis, value in zip(axes, choice, strict=True) if not _left_out(axis, value)
         ]
-        values = compose(chosen + overrides)
+        reads_seed = any("${seed" in override for override in chosen + overrides)
+        values = {} if reads_seed and seeds != [None] else compose(chosen + overrides)
         for seed in seeds:
-            # Composed once for all seeds, because a seed selects no file.
+            # Composed once for all seeds where no value is made of it, because a seed selects no file.
+            with_seed = [*chosen, *overrides, f"seed={seed}"]
             if seed is None:
                 yield Composition(values, chosen + overrides)
+            elif reads_seed:
+                yield Composition(compose(with_seed), with_seed)
             else:
-                yield Composition(values | {"seed": seed}, [*chosen, *overrides, f"seed={seed}"])
+                yield Composition(values | {"seed": seed}, with_seed)
 
 
 def _left_out(axis: str, value: Any) -> bool:

@@ -33,7 +33,7 @@ def _by_lent_losses(speedup: Speedup) -> tuple[Any, ...]:
 def _row(speedup: Speedup) -> list[Cell]:
     ours, peer = speedup.ours, speedup.peer
     name = f"{speedup.dataset.name}: {short_title(speedup.comparison)}"
-    labels = [row.label + formats.doubtful(row) for row in (ours, peer)]
+    labels = [ours.label + formats.doubtful(ours) + speedup.contest, peer.label + formats.doubtful(peer)]
     rows = speedup.comparison.rows
     slower, faster = with_lent_loss(ours, rows), with_lent_loss(peer, rows)
     total: list[Cell] = [name, *labels, formats.times(times_as_fast(ours, peer))]

@@ -90,14 +90,18 @@ def draw_history(headline: "Headline") -> "Figure":
         cycle((OWN, ATTENTION, PEER)), dict.fromkeys(point.scope for point in points), strict=False
     ):
         places = [place for place, point in enumerate(points) if point.scope == scope]
-        axes.plot(places, [points[place].factor.median for place in places], "o-", color=colour, label=scope.title)
+        axes.plot(places, [points[place].factor.median for place in places], "-", color=colour, label=scope.title)
+        for place in places:
+            hollow: dict[str, Any] = {"markerfacecolor": "white"} if points[place].doubts else {}
+            axes.plot(place, points[place].factor.median, "o", color=colour, zorder=3, **hollow)
         low, high = ([getattr(points[place].factor, end) for place in places] for end in ("low", "high"))
         axes.vlines(places, low, high, colors=colour, linewidth=2.2, alpha=0.45)
     axes.axhline(1, color=PEER, linewidth=1)
     axes.set_xticks(range(len(points)), [f"{point.date}\n{point.commit}".strip() for point in points], fontsize=7)
     axes.set_xlim(-0.5, len(points) - 0.5)
     axes.set_ylim(0, 1.15 * max(max(point.factor.high, point.factor.median) for point in points))
-    _title(axes, f"{headline.dataset}: {headline.title}, times as fast as the fastest peer")
+    remark = "; hollow: doubtful" if any(point.doubts for point in points) else ""
+    _title(axes, f"{headline.dataset}: {headline.title}, times as fast as the fastest peer{remark}")
     axes.grid(axis="y", color=FAINT, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=7)

@@ -9,7 +9,7 @@ from datasets.hashes import digest
 from harness.report.comparisons import comparison_title, divides_nodes, executed_measure, workload
 from harness.report.rows import Row, rows
 from harness.report.scopes import Scope, scope_of
-from harness.report.speedups import fastest_of_ours, why_no_headline
+from harness.report.speedups import contest, fastest_of_ours, why_no_headline
 from harness.store.naming import dataset_name, distinctions, flatten
 from harness.store.record import Record, StoredRecord
 from harness.store.statistics import Summary
@@ -22,7 +22,8 @@ class Measured:
     """A headline as one version measured it in one scope; ``commit`` is empty where no record names it.
 
     ``versions`` are, by the folder of a record with its seed, digests of the code and packages that it ran.
-    ``ranked`` are those cells that are ours and the peer. ``doubts`` say why the factor is no headline.
+    ``ranked`` are those cells that are ours and the peer. ``doubts`` say why the factor is no headline, ``contest``
+    what of that concerns the comparison alone.
     """
 
     written: str
@@ -34,6 +35,7 @@ class Measured:
     versions: Mapping[str, frozenset[str]]
     ranked: frozenset[str]
     doubts: str
+    contest: str
 
     @property
     def date(self) -> str:
@@ -114,7 +116,8 @@ def _point(scope: Scope, cells: Sequence[StoredRecord], environments: Environmen
         versions[_cell(stored)] = versions.get(_cell(stored), frozenset()) | {digest(checked)}
     ranked = frozenset(_cell(stored) for row in (ours, peer) for stored in row.cells)
     origin = _written(newest), commit_of(newest, environments), scope
-    return Measured(*origin, factor, ours, peer, versions, ranked, why_no_headline(ours, peer, table))
+    doubts = why_no_headline(ours, peer, table), contest(ours, peer, table)
+    return Measured(*origin, factor, ours, peer, versions, ranked, *doubts)
 
 
 def _cell(stored: StoredRecord) -> str:

@@ -9,7 +9,9 @@ import numpy as np
 from backends.batches import BatchPlan
 from backends.contract import Flattener, GraphFeature, Nodes, Sampling
 from backends.registry import load_object, runtime
+from datasets.csr import Csr
 from datasets.features import dense_features
+from datasets.filters import EdgeFilter
 from datasets.graph import Graph
 from datasets.randomness import hash_ids
 from harness.measure.clock import Clock
@@ -20,6 +22,7 @@ from harness.verify.outcome import Incorrect
 
 DEFINITION = "backends.kernels.definition"
 TARGETS = 16  # of the data set
+EDGES_AT_ONCE = 1 << 24
 
 
 def verify_flattening(config: RunConfig, graph: Graph) -> dict[str, Any]:
@@ -75,6 +78,8 @@ def _compare(config: RunConfig, graph: Graph, targets: Nodes) -> tuple[dict[str,
         counted = engine.facts()
         records = list(engine.stored())
         sampling = engine.sampling()
+        if wrong := _other_sampling(config, graph, sampling):
+            return {}, wrong
         expected = {
             int(record.nodes[0]): record
             for record in (definition_of(graph, sampling, int(target)) for target in targets)
@@ -94,6 +99,37 @@ def _compare(config: RunConfig, graph: Graph, targets: Nodes) -> tuple[dict[str,
         if wrong := difference(stored[target], record):
             return counts, f"{wrong} of target {target} differ"
     return counts, _miscounted(counted, counts)
+
+
+def _other_sampling(config: RunConfig, graph: Graph, sampling: Sampling) -> str:
+    """A sentence on what the engine says that it samples and that is not what the cell asks for, or an empty one."""
+    spec, backend = neighbourhood_spec_of(config, graph), config.backend
+    fanouts = spec.fanouts or (None,) * spec.layers
+    if not getattr(backend, "sampler", "") and tuple(sampling.fanouts) != fanouts:
+        return f"the engine samples fanouts {tuple(sampling.fanouts)} instead of {fanouts}"
+    if not getattr(backend, "sampler", "") and sampling.seed != training_of(config).seed:
+        return f"the engine samples by seed {sampling.seed} instead of {training_of(config).seed}"
+    same = _are_edges_that_pass(sampling.csr, graph, getattr(backend, "filter", None))
+    return "" if same else f"the engine samples from other edges than those that pass, {sampling.csr.nnz} of them"
+
+
+def _are_edges_that_pass(edges: Csr, graph: Graph, filtering: str | None) -> bool:
+    """Whether edges are those of the graph that pass a filter, in their order; compared a range at a time."""
+    csr, edge_filter, starts = graph.csr, EdgeFilter(graph, filtering) if filtering else None, []
+    passed = 0
+    for first in range(0, max(csr.nnz, 1), EDGES_AT_ONCE):
+        last = min(first + EDGES_AT_ONCE, csr.nnz)
+        mask = np.ones(last - first, dtype=bool) if edge_filter is None else edge_filter.mask(first, last)
+        places, chosen = first + np.flatnonzero(mask), slice(passed, passed + int(mask.sum()))
+        ids = places if csr.edge_ids is None else csr.edge_ids[places]
+        own = np.arange(chosen.start, chosen.stop) if edges.edge_ids is None else edges.edge_ids[chosen]
+        if not (np.array_equal(edges.indices[chosen], csr.indices[places]) and np.array_equal(own, ids)):
+            return False
+        rows = csr.indptr[(csr.indptr >= first) & (csr.indptr < last)]
+        starts.append(passed + np.concatenate(([0], np.cumsum(mask)))[rows - first])
+        passed = chosen.stop
+    starts.append(np.full(int((csr.indptr == csr.nnz).sum()), passed))
+    return passed == edges.nnz and np.array_equal(np.concatenate(starts), edges.indptr)
 
 
 def _miscounted(counted: Mapping[str, Any], counts: Mapping[str, int]) -> str:

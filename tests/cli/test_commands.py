@@ -72,6 +72,18 @@ def test_pages_of_others_may_be_folders_or_in_another_encoding(tmp_path: Path) -
     assert (tmp_path / "reports" / "latin.md").read_bytes() == "Über".encode("latin-1")
 
 
+def test_a_part_of_the_results_is_validated_by_itself(tmp_path: Path) -> None:
+    fill(tmp_path / "results", seeds=1)
+    git(tmp_path, "init")
+    git(tmp_path, "add", "results")
+    other = factory.write(tmp_path / "results", factory.record("dgl", 7), machine="another-machine")
+    harness(tmp_path, "report")
+    forgotten = f"{other}: is cited by a report, but not committed: git add it"
+    assert forgotten in harness(tmp_path, "validate").stdout
+    part = harness(tmp_path, "validate", "--results", f"results/{factory.MACHINE}")
+    assert "committed" not in part.stdout and "0 problems" in part.stdout, part
+
+
 def test_report_then_validate_over_a_checkout(tmp_path: Path) -> None:
     fill(tmp_path / "results")
     git(tmp_path, "init")
@@ -145,6 +157,7 @@ def test_compare_needs_the_factor_and_the_interval(tmp_path: Path) -> None:
     assert harness(tmp_path, "compare", "old", "new", "--threshold", "1.5").returncode == 0
     refused = harness(tmp_path, "compare", "old", "new", "--threshold", "1")
     assert refused.returncode == 2 and "give a factor above 1" in refused.stderr
+    assert harness(tmp_path, "compare", "old", "new", "--threshold", "1e200").returncode == 2
 
 
 def test_compare_two_engines_inside_their_groups(tmp_path: Path) -> None:

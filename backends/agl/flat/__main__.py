@@ -19,11 +19,12 @@ from backends.parallel import ray_cluster as cluster
 from backends.places import delivered, written
 from backends.progress import Progress, announce, step_progress
 from datasets.graph import SPLITS, Graph
-from datasets.tables.columns import notes_of_columns, require_named
+from datasets.tables.columns import names_of, notes_of_columns, require_named
 from datasets.tables.node_stream import NAMES
 from datasets.tables.options import TableOptions
 from datasets.tables.reading import read_columns
 from datasets.tables.streaming import with_named_features
+from datasets.tables.table import TableError
 
 OF_RUN_ON = {"threads": "local", "partitions": "ray", "hub_threshold": "ray"}
 
@@ -144,6 +145,11 @@ def named_columns(parsed: argparse.Namespace, progress: Progress) -> TableOption
     nodes = read_columns(options.nodes, "node", progress)
     if not getattr(parsed, "labels", None):
         require_named(options, ("label", "split"), [nodes])
+        if parsed.targets == "labelled" and not any(map(nodes.has, (*names_of(options.label), options.split))):
+            raise TableError(
+                f"{options.nodes} has no column {options.label!r} or {options.split!r}: name one, give a table of "
+                "labels by -l, or say which nodes to flatten, as in --targets all"
+            )
     if options.features is None and options.feature_columns is None:
         for note in notes_of_columns(nodes, options.roles):
             announce(f"{options.nodes}: {note}")

@@ -1,14 +1,16 @@
 """Drivers of a GraphFlat run: batches of targets in threads of one process, or tasks of MapReduce (AGL, section 3.2.1).
 
-One process runs K rounds per batch over a memory-mapped graph. By tasks, Map, Reduce and Store run one after the other.
-On Ray results stay in its object store, which computes lost ones again. Shards are the only files: the next run of an
-interrupted job goes on after those that were written.
+One process runs K rounds per batch over a memory-mapped graph. By tasks, Map runs once, then Reduce and Store for some
+shards at a time, so that pieces and memory grow with those alone. On Ray results stay in its object store, which
+computes lost ones again. Shards are the only files: the next run of an interrupted job goes on after those that were
+written.
 """
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain, islice
+from contextlib import closing
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -28,6 +30,7 @@ from backends.agl.flat.shards import (
     encode_neighbourhoods,
     read_sizes,
     shard_once,
+    stored_shard,
 )
 from backends.agl.flat.source import Source
 from backends.kernels.extension import threads as kernel_threads
@@ -41,6 +44,7 @@ Result = TypeVar("Result")
 BATCH = 256  # targets; their features and records fit a processor's cache
 MOST_BYTES = 256 << 20  # of a batch's records
 BYTES_PER_EDGE = 64  # an edge and its source node, both without features
+LOOKUPS = 16  # of stored shards at once: on another machine each takes a while
 
 
 class TooLarge(Exception):
@@ -172,8 +176,11 @@ def store_shard(
 ) -> list[Any]:
     """Store: write a shard from all reducers' parts of its neighbourhoods; returns its sizes and distinct nodes.
 
-    ``partial`` is a folder, or a URL that the shard is uploaded to.
+    ``partial`` is a folder, or a URL that the shard is uploaded to. One that an earlier run wrote is not written again.
     """
+    stored = _stored(partial, number)
+    if stored is not None:
+        return [stored]
     source = setup.open()
     edges = np.sum([part.edges_by_target(setup.nodes) for part in parts], axis=0)
     neighbourhoods = mapreduce.batches_of_shard(parts, setup.nodes, batch_bounds(edges, source))
@@ -186,54 +193,88 @@ def store_shard(
 def _uploaded_shard(
     place: str, number: int, batches: Any, source: Source, embed: bool, identity: str
 ) -> tuple[Sizes, Ints]:
-    """Write a shard here and upload it, sizes last; one that an earlier run uploaded is not written again."""
+    """Write a shard here and upload it, sizes last."""
     with TemporaryDirectory(prefix="agl-") as name:
         folder = Path(name)
         (folder / "shards").mkdir()
-        facts = [f"sizes/{number}.json", f"sizes/{number}.npy"]
-        if all(holds(f"{place}/{file}") for file in facts):
-            return read_sizes(get_files(place, facts, folder), number)
         shard = shard_once(folder, number, batches, source, embed, identity)
         for part in ("shards", "sizes"):
             put_folder(folder / part, f"{place}/{part}")
         return shard
 
 
+def _stored(partial: Path | str, number: int) -> tuple[Sizes, Ints] | None:
+    """Sizes and distinct nodes of a shard that an earlier run wrote or uploaded, ``None`` where none did."""
+    if isinstance(partial, Path):
+        return stored_shard(partial, number)
+    facts = [f"sizes/{number}.json", f"sizes/{number}.npy"]
+    if not all(holds(f"{partial}/{file}") for file in facts):
+        return None
+    with TemporaryDirectory(prefix="agl-") as folder:
+        return read_sizes(get_files(partial, facts, Path(folder)), number)
+
+
 class FlattenRounds:
-    """One GraphFlat run by tasks: Map and sampling once, K reduce rounds, Store."""
+    """One GraphFlat run by tasks: Map and sampling once, then K reduce rounds and Store for ``at_once`` shards."""
 
     def __init__(
-        self, executor: Executor, partial: Path | str, setup: FlattenTaskSetup, progress: Progress = silent
+        self,
+        executor: Executor,
+        partial: Path | str,
+        setup: FlattenTaskSetup,
+        at_once: int,
+        progress: Progress = silent,
     ) -> None:
-        self.executor, self.partial, self.progress = executor, partial, progress
+        self.executor, self.partial, self.at_once, self.progress = executor, partial, at_once, progress
         self.setup, self.setup_handle = setup, executor.put(setup)
         self.reducers = range(setup.reducers)
 
     def run(self, targets: Ints, records: int, embed: bool, totals: Totals) -> list[int]:
-        """Run all stages and count the shards; returns how many in-edges each reducer was sent, or read itself."""
-        if self.setup.draws_per_request:
-            states = self._reduce([None] * self.setup.reducers, targets)
-            answered = [self._start(1, mapreduce.edges_answered, states[r])[0] for r in self.reducers]
-            loads = self.executor.get(answered)
-        else:
-            tables, loads = self._sample()
-            states = self._reduce(tables, targets)
-        shards = -(-len(targets) // records)
-        by_shard = [
-            self._start(shards, mapreduce.split_by_shard, states[r], len(targets), records) for r in self.reducers
-        ]
-        running = [
-            self.executor.submit(
-                1, store_shard, self.partial, self.setup_handle, s, embed, *(by_shard[r][s] for r in self.reducers)
-            )
-            for s in range(shards)
-        ]
-        for (shard,) in running:
-            totals.add(*self.executor.get([shard])[0])
-            self.progress("flatten", totals.shards, shards)
-        return loads
+        """Run all stages and count the shards; returns how many in-edges each reducer was sent, or read itself.
 
-    def _sample(self) -> tuple[list[Any], list[int]]:
+        Shards of an earlier run before the first that is missing are only counted, and are no reducer's load.
+        """
+        shards = -(-len(targets) // records)
+
+        def stored(number: int) -> tuple[Sizes, Ints] | None:
+            return _stored(self.partial, number)
+
+        with closing(in_threads(stored, range(shards), LOOKUPS)) as by_earlier_runs:
+            for sizes_and_nodes in takewhile(lambda of_shard: of_shard is not None, by_earlier_runs):
+                totals.add(*sizes_and_nodes)
+        if totals.shards == shards:
+            return []
+        per_request, loads = self.setup.draws_per_request, np.zeros(self.setup.reducers, dtype=np.int64)
+        tables: list[Any] = [None] * self.setup.reducers
+        if not per_request:
+            tables, loads = self._sample()
+        for first in range(totals.shards, shards, self.at_once):
+            some = targets[first * records : (first + self.at_once) * records]
+            answered, handles = self._search(tables, some, first, records, embed)
+            if per_request:
+                loads = loads + self.executor.get(answered)
+            for shard in handles:
+                totals.add(*self.executor.get([shard])[0])
+                self.progress("flatten", totals.shards, shards)
+        return loads.tolist()
+
+    def _search(
+        self, tables: list[Any], targets: Ints, first: int, records: int, embed: bool
+    ) -> tuple[list[Any], list[Any]]:
+        """Start to search some targets, and to store them from shard ``first`` on.
+
+        Returns the handles of the numbers of edges that each reducer answered itself, and those of the shards.
+        """
+        states, shards = self._reduce(tables, targets), -(-len(targets) // records)
+        asked = states if self.setup.draws_per_request else []
+        answered = [self._start(1, mapreduce.edges_answered, state)[0] for state in asked]
+        by_shard = [self._start(shards, mapreduce.split_by_shard, state, len(targets), records) for state in states]
+        return answered, [
+            self.executor.submit(1, store_shard, self.partial, self.setup_handle, first + s, embed, *parts)[0]
+            for s, parts in enumerate(zip(*by_shard, strict=True))
+        ]
+
+    def _sample(self) -> tuple[list[Any], Ints]:
         """Map all edges to reducers, sample each reducer's part, merge the parts of hubs."""
         count = self.setup.reducers
         cuts = np.linspace(0, self.setup.edges, count + 1).astype(np.int64).tolist()
@@ -244,7 +285,7 @@ class FlattenRounds:
         tables = [
             self._start(1, mapreduce.merge_parts, *(parts[q][r] for q in self.reducers))[0] for r in self.reducers
         ]
-        return tables, self.executor.get([part[-1] for part in parts])
+        return tables, np.array(self.executor.get([part[-1] for part in parts]))
 
     def _reduce(self, tables: list[Any], targets: Ints) -> list[Any]:
         """Run the rounds, and a last one that records the furthest nodes; returns the reducers' states."""

@@ -4,8 +4,8 @@ import hashlib
 import json
 import shutil
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, fields
-from itertools import takewhile
+from dataclasses import asdict, dataclass, field, fields, replace
+from math import isqrt
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ ESTIMATE_TARGETS = 256
 ESTIMATE_EDGES = 1 << 25
 ESTIMATE_MARGIN = 1.1
 EDGES_PER_REDUCER = 1 << 22
+MOST_PIECES = 1 << 16  # results of tasks, one of each reducer for each shard or reducer, that Ray's driver keeps
 COPIES = 4  # of a batch's records in memory: its requests, its arrays, its strings, what is written
 
 
@@ -46,7 +47,7 @@ class FlattenJob:
 
     ``filtering`` is the filter that edges pass before they are sampled. ``embed`` stores features in each record,
     otherwise once per shard of ``shard_records`` targets. With ``run_on=ray`` there are ``partitions`` reducers (0: by
-    the cores, and the edges of the graph and of all records); all of them rank the in-edges (``topk``) of a node
+    the cores, the edges that they are sent, and those of a shard); all of them rank the in-edges (``topk``) of a node
     that has more than ``hub_threshold`` (``None``: no node).
     """
 
@@ -220,20 +221,24 @@ def _claim(partial: Path, identity: str) -> None:
 def estimate(source: Source, targets: Ints, job: FlattenJob) -> tuple[int, int]:
     """Estimate the bytes of all shards, and the edges of their records, from a sample of the targets.
 
-    It ends early after ``ESTIMATE_EDGES``. The largest record of the sample counts once: a hub that was drawn says
-    nothing of the other targets.
+    The largest record of the sample counts once: a hub that was drawn says nothing of the other targets. Without it,
+    the sample ends early after ``ESTIMATE_EDGES``: by then a second record is large too.
     """
     sampled = targets[permutation(job.strategy.seed, "estimate", len(targets))[:ESTIMATE_TARGETS]]
-    sizes, features, distinct_nodes, largest = Sizes(), source.graph.features, 0, 0
+    sizes, features, distinct_nodes, largest, most_edges = Sizes(), source.graph.features, 0, 0, 0
     for shard in job.shards_of(sampled):  # a node that targets of one shard share is stored once
         nodes = []
-        for batch in takewhile(
-            lambda _: sizes.edges < ESTIMATE_EDGES, flatten_batches(source, shard, job.strategy, embed=False)
-        ):
-            sizes.count_batch(batch, features, embed=False)
-            nodes.append(distinct(batch.numbers))
-            largest = max(largest, int(np.diff(batch.records.node_bounds).max()))
-        distinct_nodes += len(distinct(np.concatenate(nodes))) if nodes else 0
+        with closing(flatten_batches(source, shard, job.strategy, embed=False)) as batches:
+            for batch in batches:
+                sizes.count_batch(batch, features, embed=False)
+                nodes.append(distinct(batch.numbers))
+                largest = max(largest, int(np.diff(batch.records.node_bounds).max()))
+                most_edges = max(most_edges, int(np.diff(batch.records.edge_bounds).max()))
+                if sizes.edges - most_edges >= ESTIMATE_EDGES:
+                    break
+        distinct_nodes += len(distinct(np.concatenate(nodes)))
+        if sizes.edges - most_edges >= ESTIMATE_EDGES:
+            break
     of_largest = largest / sizes.nodes
     scale = of_largest + (1 - of_largest) * (len(targets) - 1) / max(1, sizes.records - 1)
     stored = scale * (sizes.embedded_bytes if job.embed else sizes.shared_bytes)
@@ -293,26 +298,37 @@ def _flatten_here(
 
 
 def reducers_of(job: FlattenJob, cores: int, edges: int) -> int:
-    """Reducers of a job: as many as it names, or as the cores and ``edges`` need, those that are read or answered."""
-    return job.partitions or max(cores, -(-edges // EDGES_PER_REDUCER))
+    """Reducers of a job: as many as it names, or as the cores and ``edges`` need, those of a round that they share."""
+    return job.partitions or max(cores, min(-(-edges // EDGES_PER_REDUCER), isqrt(MOST_PIECES)))
+
+
+def shards_at_once(reducers: int, cores: int, edges_of_shard: float) -> int:
+    """Shards that are searched together: with ``EDGES_PER_REDUCER`` for each core in all, of ``MOST_PIECES`` pieces.
+
+    Not for fewer than the reducers, which exchange as many pieces as their square.
+    """
+    by_edges = cores * EDGES_PER_REDUCER / max(edges_of_shard, 1)
+    return max(1, int(min(by_edges, max(MOST_PIECES / reducers, reducers))))
 
 
 def _flatten_with_ray(
     partial: Path, source: Source, targets: Ints, job: FlattenJob, totals: Totals, progress: Progress, edges: int
 ) -> list[int]:
-    """Run the same rounds as Ray tasks, for about ``edges``; returns how many in-edges each reducer was sent."""
+    """Run the same rounds as Ray tasks, for about ``edges``; returns how many each reducer was sent, or read."""
     identity = (partial / "identity").read_text()
     ray = cluster.acquire(job.cluster.address)
     try:
-        reducers = reducers_of(job, cluster.cpus(ray), max(source.table.csr.nnz, edges))
+        cores, edges_of_shard = cluster.cpus(ray), edges * min(1, job.shard_records / len(targets))
         with job.cluster.publishing(ray, partial / "source", identity) as place:
             work = partial if place is None else place
             folder = f"{place}/source" if place else partial / "source"
             size = source.graph.nodes, source.table.csr.nnz
-            setup = FlattenTaskSetup(folder, job.strategy, *size, reducers, job.hub_threshold, identity)
-            loads = FlattenRounds(RayExecutor(ray), work, setup, progress).run(
-                targets, job.shard_records, job.embed, totals
-            )
+            setup = FlattenTaskSetup(folder, job.strategy, *size, cores, job.hub_threshold, identity)
+            sent = 0 if setup.draws_per_request else setup.edges
+            setup = replace(setup, reducers=reducers_of(job, cores, max(sent, int(edges_of_shard))))
+            at_once = shards_at_once(setup.reducers, cores, edges_of_shard)
+            rounds = FlattenRounds(RayExecutor(ray), work, setup, at_once, progress)
+            loads = rounds.run(targets, job.shard_records, job.embed, totals)
             if place is not None:
                 fetch_shards(place, partial / "shards", totals.shards)
             return loads

@@ -18,7 +18,7 @@ from backends.agl.graphfeature import Records, decode
 from backends.base.sparse_rows import Rows, features_of, input_rows
 from backends.kernels.graphfeatures import CorruptRecord, MergedRecords, Strings, merge_records
 from backends.kernels.parquet import UncompressedParquet
-from datasets.csr import Csr
+from datasets.csr import Csr, index_dtype
 from datasets.features import Features, SparseFeatures
 from datasets.graph import NO_SPLIT, SPLITS
 from datasets.randomness import permutation
@@ -226,8 +226,9 @@ class GraphFeatureReader:
 
     def _sparse_features(self, path: Path, nodes: int) -> SparseFeatures:
         columns, values = (self._read(path, name).combine_chunks() for name in ("columns", "values"))
-        starts = columns.offsets.to_numpy()
-        csr = Csr(starts, columns.flatten().to_numpy(), (nodes, self.manifest["width"]))
+        entries = columns.flatten().to_numpy()
+        starts = columns.offsets.to_numpy().astype(index_dtype(len(entries)), copy=False)
+        csr = Csr(starts, entries, (nodes, self.manifest["width"]))
         return SparseFeatures(csr, values.flatten().to_numpy())
 
     @contextmanager

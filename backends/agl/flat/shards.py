@@ -21,6 +21,7 @@ from datasets.array_files import save_array
 from datasets.features import Features, SparseFeatures
 from datasets.graph import NO_SPLIT, SPLITS, Graph
 
+FEATURE_BYTES = 64 << 20  # of a shard's nodes that are written at once
 LARGEST_RECORD = (1 << 31) - (1 << 16)  # bytes: a page of Parquet and a message of protobuf have less than 2 GiB
 SPLIT_NAMES = [*SPLITS, "none"]
 LAYOUT = {"compression": "none", "use_dictionary": False, "write_statistics": False, "write_page_checksum": True}
@@ -254,8 +255,7 @@ def write_shard(
     nodes = distinct(np.concatenate(batch_nodes))
     sizes.count_shared(nodes, features)
     if not embed and features is not None:
-        ids = ids_of(source.graph, nodes)
-        sizes.file_bytes += _write_features(features_path(shard), ids, features[nodes], identity)
+        sizes.file_bytes += _write_features(features_path(shard), source.graph, nodes, identity)
     sizes.file_bytes += unnamed.stat().st_size
     unnamed.replace(shard)
     return sizes, nodes
@@ -277,28 +277,41 @@ def _rows(records: Records, strings: Pieces, identity: str) -> Any:
     )
 
 
-def _write_features(path: Path, ids: Ints, features: Features, identity: str) -> int:
-    """Write the features of nodes; returns the bytes of the file.
+def _write_features(path: Path, graph: Graph, nodes: Ints, identity: str) -> int:
+    """Write the features of nodes, ``FEATURE_BYTES`` at a time; returns the bytes of the file.
 
     Columns: ``id`` and ``features``, a list per node; of sparse features ``columns`` and ``values``, lists likewise.
     """
     import pyarrow as pa
     from pyarrow import parquet
 
-    if isinstance(features, SparseFeatures):
-        starts, columns, values = features.arrays
-        short = features.csr.nnz <= np.iinfo(np.int32).max
-        kind, offsets = (pa.ListArray, np.int32) if short else (pa.LargeListArray, np.int64)
-        lists = {
-            name: kind.from_arrays(pa.array(starts.astype(offsets)), pa.array(entries))
-            for name, entries in (("columns", columns.astype(np.int32)), ("values", values))
-        }
-    else:
-        lists = {"features": pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), features.shape[1])}
-    unnamed = path.with_name(f".{path.name}.tmp")
-    parquet.write_table(pa.table({"id": ids, **lists}, metadata={IDENTITY: identity}), unnamed, **LAYOUT)
+    assert graph.features is not None
+    at_once = max(1, FEATURE_BYTES * len(graph.features) // max(graph.features.nbytes, 1))
+    unnamed, writer = path.with_name(f".{path.name}.tmp"), None
+    try:
+        for start in range(0, len(nodes), at_once):
+            some = nodes[start : start + at_once]
+            lists = _feature_lists(graph.features[some])
+            rows = pa.table({"id": ids_of(graph, some), **lists}, metadata={IDENTITY: identity})
+            writer = writer or parquet.ParquetWriter(unnamed, rows.schema, **LAYOUT)
+            writer.write_table(rows)
+    finally:
+        if writer is not None:
+            writer.close()
     unnamed.replace(path)
     return path.stat().st_size
+
+
+def _feature_lists(features: Features) -> dict[str, Any]:
+    """Arrow's columns of the features of some nodes."""
+    import pyarrow as pa
+
+    if not isinstance(features, SparseFeatures):
+        return {"features": pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), features.shape[1])}
+    starts, columns, values = features.arrays
+    entries = {"columns": columns.astype(np.int32), "values": values}
+    offsets = pa.array(starts.astype(np.int64))
+    return {name: pa.LargeListArray.from_arrays(offsets, pa.array(array)) for name, array in entries.items()}
 
 
 def read_sizes(partial: Path, number: int) -> tuple[Sizes, Ints]:
@@ -307,14 +320,21 @@ def read_sizes(partial: Path, number: int) -> tuple[Sizes, Ints]:
     return Sizes(**facts), np.load(partial / "sizes" / f"{number}.npy")
 
 
+def stored_shard(partial: Path, number: int) -> tuple[Sizes, Ints] | None:
+    """Sizes and distinct nodes of a shard that an earlier run wrote, ``None`` where none did."""
+    is_stored = (partial / "sizes" / f"{number}.json").is_file() and shard_path(partial / "shards", number).is_file()
+    return read_sizes(partial, number) if is_stored else None
+
+
 def shard_once(
     partial: Path, number: int, batches: Iterable[EncodedBatch], source: Source, embed: bool, identity: str
 ) -> tuple[Sizes, Ints]:
     """Write a shard, or load the sizes and nodes in ``partial/sizes`` of one that an earlier run wrote."""
     facts, nodes_file = partial / "sizes" / f"{number}.json", partial / "sizes" / f"{number}.npy"
     facts.parent.mkdir(exist_ok=True)
-    if facts.is_file() and shard_path(partial / "shards", number).is_file():
-        return read_sizes(partial, number)
+    stored = stored_shard(partial, number)
+    if stored is not None:
+        return stored
     sizes, nodes = write_shard(partial / "shards", number, batches, source, embed, identity)
     save_array(nodes_file, nodes)
     unnamed = facts.with_suffix(".tmp")

@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from backends.agl.flat.rounds import InEdgeTable
 from backends.agl.flat.sampling_strategy import SamplingStrategy
-from backends.agl.networks import check_state
+from backends.agl.networks import SENT, check_state, model_slices, send, width_of
 from backends.agl.user_model import UserModelSpec, refuse_other_columns
 from backends.kernels import sample_neighbors
 from backends.kernels.operand import partition_rows
@@ -29,6 +29,7 @@ SCRATCH_BYTES = 1 << 28
 Nodes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 EDGES_PER_PARTITION = 1 << 22
+MOST_ON_RAY = 1 << 10  # partitions: each round has results by their square, all of which Ray's driver keeps
 ROWS_AT_ONCE = 1 << 16
 SHOWN = 100  # characters of a value in a message
 
@@ -253,18 +254,20 @@ class InferenceJob:
     def bounds(self) -> Nodes:
         """Partition p holds nodes ``bounds[p]`` to ``bounds[p + 1]``; partitions have about equally many edges.
 
-        With ``partitions=0`` also what is stored for their edges, or the widest rows of their nodes, take
-        ``SCRATCH_BYTES``.
+        With ``partitions=0`` also what is stored or gathered for their edges, or the widest rows of their nodes, take
+        ``SCRATCH_BYTES``, with Ray in up to ``MOST_ON_RAY`` partitions by edges.
         """
         csr, spec, most_bytes = self.edges.csr, self.spec, SCRATCH_BYTES
         if self.partitions:
             return partition_rows(csr, self.partitions)
-        columns = spec.edge_width if "features" in spec.edge_columns else 0
-        sent = self.least_partitions > 1 and 4 * self._widest * self.graph.nodes > most_bytes
-        if sent or isinstance(spec, UserModelSpec):
-            columns = max(columns, self._widest)  # Ray sends a task the rows that its edges read, a user gathers them
+        columns, least = spec.edge_width if "features" in spec.edge_columns else 0, self.least_partitions
+        if isinstance(spec, UserModelSpec):
+            columns = max(columns, self._widest, self._sent)  # gathered by edge
+        elif least > 1 and 4 * self._sent * self.graph.nodes > most_bytes:
+            columns = max(columns, self._sent)  # Ray sends a task the rows that its edges read
         edges = max(min(EDGES_PER_PARTITION, most_bytes // max(4 * columns, 1)), 1)
-        by_edges = partition_rows(csr, max(self.least_partitions, -(-csr.nnz // edges)))
+        count = -(-csr.nnz // edges)
+        by_edges = partition_rows(csr, max(least, count if least == 1 else min(count, MOST_ON_RAY)))
         return np.union1d(by_edges, np.arange(0, self.graph.nodes, max(most_bytes // (4 * self._widest), 1)))
 
     @property
@@ -274,6 +277,15 @@ class InferenceJob:
         widths = [spec.width_out(layer) * spec.heads_of(layer) for layer in range(spec.layers)]
         multiplies = self.sparse_input and not isinstance(spec, UserModelSpec)  # sparse features as they are
         return max(*widths, 1 if multiplies else spec.in_width)
+
+    @cached_property
+    def _sent(self) -> int:
+        """Columns that a layer sends of each node at most, as it does of the first."""
+        widths = [width_of(self.spec, layer) for layer in range(self.spec.layers)]
+        inputs = [self.graph.features[np.arange(1)], *(np.ones((1, width), np.float32) for width in widths)]
+        layers = model_slices(self.spec, self.state, self.sparse_input)[:-1]
+        sent = [send(layer, number, inputs[number]) for number, layer in enumerate(layers)]
+        return max(sum(value[0].size for name, value in part.items() if name.startswith(SENT)) for part in sent)
 
     @cached_property
     def parts(self) -> list[tuple[int, int]]:

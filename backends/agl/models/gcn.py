@@ -21,12 +21,17 @@ class GcnLayer(nn.Module):
 
     def receive(self, h: Tensor, sent: Tensor, edges: Any) -> Tensor:
         """Sum the in-neighbours' messages with symmetric weights."""
-        own, source = (1 + edges.degrees).rsqrt(), (1 + edges.source_degrees).rsqrt()
+        own, source = (_scale(1 + degrees) for degrees in (edges.degrees, edges.source_degrees))
         weight = source[edges.sources] * own[edges.destinations]
         if edges.weight is not None:
             weight = weight * edges.weight
         out: Tensor = edges.sum(sent, weight) + self.bias
         return out if self.last else torch.relu(out)
+
+
+def _scale(degrees: Tensor) -> Tensor:
+    """``d^-1/2``, 0 where negative weights leave no degree above 0."""
+    return torch.where(degrees > 0, degrees.rsqrt(), torch.zeros(()))
 
 
 class GcnModule(nn.Module):

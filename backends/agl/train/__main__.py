@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +52,7 @@ def prepared_trainer(
     """
     reader = GraphFeatureReader(folder)
     targets, sampling = labelled_targets(reader), sampling_of(reader)
-    spec = spec_of(model, reader, sampling, targets.classes, settings)
+    spec = spec_of(model, reader, sampling, targets.classes, settings, stated)
     refuse_unused_settings(spec, strategy, stated)
     refuse_unused_columns(spec, sampling, reader.manifest["filter"], reader.edge_columns, str(folder))
     if isinstance(spec, UserModelSpec):
@@ -88,9 +89,17 @@ def _from_graph(
 
 
 def spec_of(
-    model: str, reader: GraphFeatureReader, sampling: SamplingStrategy, classes: int, settings: TrainSettings
+    model: str,
+    reader: GraphFeatureReader,
+    sampling: SamplingStrategy,
+    classes: int,
+    settings: TrainSettings,
+    stated: Sequence[str],
 ) -> ModelSpec:
-    """The model's specification: one of ours by name, or a user's by its file; raises ValueError."""
+    """The model's specification: one of ours by name, or a user's by its file; raises ValueError.
+
+    A user's function has its own defaults, where it has some, for settings that are not ``stated``.
+    """
     width, hops, edge_width = reader.manifest["width"], sampling.hops, reader.edge_width
     fanouts = tuple(count for count in sampling.fanouts if count is not None)
     shape = {name: getattr(settings, name) for name in SHAPE}
@@ -103,7 +112,8 @@ def spec_of(
     dropout = {name: getattr(settings, name) for name in ("dropout", "attention_dropout")}
     name = Path(model.partition(":")[0]).name
     options = shape | edges | dropout | code_of(model)
-    return tried(UserModelSpec(name, hops, width, classes=classes, fanouts=fanouts, **options))
+    spec = UserModelSpec(name, hops, width, classes=classes, fanouts=fanouts, **options)
+    return tried(spec.with_own_defaults(stated))
 
 
 def refuse_frozen_parameters(spec: UserModelSpec, strategy: str, decay: float) -> None:
@@ -173,7 +183,7 @@ def main(arguments: list[str] | None = None) -> int:
         with (
             written(parsed.output, None, command) as output,
             locked(output),
-            fetched(parsed.input, without="graph") as shards,
+            fetched(parsed.input, without="" if settings.source == "graph" else "graph") as shards,
         ):
             if output.exists():
                 raise ValueError(f"{output} exists: give the name of a new .safetensors file")
@@ -195,8 +205,7 @@ def trained(parsed: argparse.Namespace, settings: TrainSettings, shards: Path, o
         for notice in (notice_of_batches(trainer.plan, settings.workers), notice_of_classes(trainer.graph)):
             if notice:
                 announce(notice)
-        inputs = {"model": asdict(trainer.spec), "settings": asdict(settings), "shards": manifest}
-        checkpoints = Checkpoints(output, inputs | {"strategy": parsed.strategy})
+        checkpoints = Checkpoints(output, inputs_of(trainer.spec, parsed.strategy, settings, manifest))
         with epoch_progress(settings.epochs) as progress:
             best = train_to_best(trainer, settings.epochs, progress, checkpoints)
     columns = manifest.get("tables", {})
@@ -205,6 +214,13 @@ def trained(parsed: argparse.Namespace, settings: TrainSettings, shards: Path, o
     checkpoints.remove()
     source = "-n NODES -e EDGES" if columns else "-i GRAPH"
     return summary(trainer, best, time.perf_counter() - start, parsed.output, source)
+
+
+def inputs_of(spec: ModelSpec, strategy: str, settings: TrainSettings, manifest: dict[str, Any]) -> dict[str, Any]:
+    """What the result of a training depends on: threads change nothing."""
+    code = spec.sha256 if isinstance(spec, UserModelSpec) else None
+    stated = {name: value for name, value in asdict(settings).items() if name != "threads"}
+    return {"model": asdict(spec), "code": code, "strategy": strategy, "settings": stated, "shards": manifest}
 
 
 def notice_of_batches(plan: BatchPlan, workers: int) -> str | None:
@@ -244,25 +260,36 @@ def train_to_best(
 ) -> BestEpoch:
     """Train all epochs, or those after a checkpoint, and return the best.
 
-    Raises ValueError for a loss or parameters that are not finite.
+    A loss or parameters that are not finite end it: with the best so far where validation chose that, else by
+    ValueError.
     """
     done, best = (0, BestEpoch({})) if checkpoints is None else checkpoints.read(trainer)
     for epoch in range(done, epochs):
         loss = trainer.epoch(epoch, WorkerClock())
-        rate = f"lower -c rate={trainer.training.rate}"
-        if not math.isfinite(loss):
-            raise ValueError(f"the loss of epoch {epoch + 1} is {loss}: {rate}")
-        validated = trainer.validation_loss()
-        if validated is not None and not math.isfinite(validated):
-            raise ValueError(f"the validation loss of epoch {epoch + 1} is {validated}: {rate}")
+        validated = trainer.validation_loss() if math.isfinite(loss) else None
+        newest = BestEpoch(trainer.state(), loss, validated, epoch + 1)
+        if problem := not_finite(newest):
+            problem += f": lower -c rate={trainer.training.rate}"
+            if best.validated is None:
+                raise ValueError(problem)
+            announce(f"{problem}; training ends here, and epoch {best.epoch} is the best of those before")
+            break
         progress(epoch + 1, loss, validated)
         if best.validated is None or validated is None or validated < best.validated:
-            best = BestEpoch(trainer.state(), loss, validated, epoch + 1)
-            if not all(np.isfinite(value).all() for value in best.state.values()):
-                raise ValueError(f"parameters of epoch {epoch + 1} are not finite: {rate}")
+            best = newest
         if checkpoints is not None:
             checkpoints.write(trainer, epoch + 1, best)
     return best
+
+
+def not_finite(epoch: BestEpoch) -> str:
+    """Which loss of an epoch, or that a parameter, is not finite; nothing where all are."""
+    if not math.isfinite(epoch.loss):
+        return f"the loss of epoch {epoch.epoch} is {epoch.loss}"
+    if epoch.validated is not None and not math.isfinite(epoch.validated):
+        return f"the validation loss of epoch {epoch.epoch} is {epoch.validated}"
+    is_finite = all(np.isfinite(value).all() for value in epoch.state.values())
+    return "" if is_finite else f"parameters of epoch {epoch.epoch} are not finite"
 
 
 def summary(trainer: AglTrainer, best: BestEpoch, seconds: float, path: str, source: str) -> str:

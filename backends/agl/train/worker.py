@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from backends.agl.backend import AglTrainer
+from backends.agl.backend import AglTrainer, labels_in
 from backends.agl.config import AglConfig
 from backends.agl.train.shard_source import ShardSource, targets_of_shards
 from backends.agl.train.source import ShardPlan, WorkerPlan, deal_targets
 from backends.base.gradient_exchange import AllReduceExchange, ServerExchange, Servers, Traffic
-from backends.base.loss import Targets, targets_of
+from backends.base.loss import targets_of
 from backends.base.parameter_server import ParameterLayout, Vector
 from backends.base.trainer import Batch
 from backends.batches import BatchPlan
@@ -74,13 +74,6 @@ def save_work(job: TrainingJob, graph: Graph, folder: Path) -> None:
     """Write the inputs of workers in other processes: the graph, which they memory-map, and the job."""
     graph.save(folder)
     (folder / JOB).write_bytes(pickle.dumps(job))
-
-
-def labels_in(targets: Targets) -> float:
-    """Number of known labels: the divisor of a mean loss."""
-    if targets.share is not None:
-        return float((targets.share > 0).sum())
-    return float((targets.values >= 0).sum())
 
 
 class TrainingWorker:

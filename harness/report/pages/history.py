@@ -128,7 +128,7 @@ def _row(title: str, point: Measured) -> list[Cell]:
         commit,
         machine,
         protocol,
-        formats.compared(point.factor),
+        formats.compared(point.factor) + formats.marked(point.contest),
         *map(_engine, (point.ours, point.peer)),
     ]
 

@@ -284,6 +284,9 @@ def test_weights_that_nothing_reads_and_missing_labels_are_refused(tmp_path, cap
     assert "split=0.9,0.3,0.1 is not allowed" in capsys.readouterr().err
     bare = tables(tmp_path, {name: column for name, column in NODES.items() if name != "label"})
     assert flat.main([*bare, "-h", "2", "-o", str(tmp_path / "bare")]) == 2
+    assert "has no column 'label' or 'split': name one" in capsys.readouterr().err
+    unlabelled = tables(tmp_path, NODES | {"label": pa.array([None] * COUNT, pa.int64())})
+    assert flat.main([*unlabelled, "-h", "2", "-o", str(tmp_path / "bare")]) == 2
     assert "no node of tables has a label: say which nodes to flatten, as in --targets all" in capsys.readouterr().err
     assert not list(tmp_path.glob(".*"))
 

@@ -106,6 +106,16 @@ def own_folder(tmp_path, monkeypatch):
     return folder
 
 
+def test_training_on_the_graph_that_was_kept_reads_it_from_another_file_system(tmp_path, own_folder):
+    place = "memory://users/with-graph"
+    read = [*tables(tmp_path), "-h", "2", "--split", "0.8,0.1,0.1", "--keep-graph", "-o", f"{place}/flat"]
+    assert flat.main(read) == 0
+    for source in ("graph", "shards"):
+        model = ["-m", "gcn", "-i", f"{place}/flat", "-o", f"{place}/{source}.safetensors"]
+        assert train.main([*model, "-c", "epochs=1", "hidden=4", f"source={source}"]) == 0
+    assert not list(own_folder.iterdir())
+
+
 def test_the_chain_runs_on_another_file_system(tmp_path, own_folder, capsys):
     files, place = tables(tmp_path), "memory://users/agl"
     read = [*files, "-h", "2", "-s", "uniform(3)", "--split", "0.8,0.1,0.1", "--shard-records", "9"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.compare.between_folders import change_of, different, judge_together
+from harness.compare.between_folders import change_of, change_of_seeds, different, judge_together
 from tests.harness.compare.noise import Floats, folder_seconds
 
 TRIALS = 1000
@@ -58,6 +58,28 @@ def test_with_too_few_processes_a_tenth_is_undecided_and_hardly_ever_missed(proc
 def test_what_both_folders_share_cancels(a: list[float], b: list[float], shift: float) -> None:
     plain, moved = change_of(a, b), change_of([x + shift for x in a], [x + shift for x in b])
     assert (moved.mean, moved.error) == pytest.approx((plain.mean, plain.error), abs=1e-9)
+
+
+def test_what_differs_between_seeds_is_no_error() -> None:
+    """Seeds 0 and 1 take 1 and 1.5 s, and both a fifth longer in B."""
+    noise = np.array([-0.01, 0.0, 0.01])
+    seeds = [(noise + start, noise + start + np.log(1.2)) for start in (0.0, np.log(1.5))]
+    ((factor, verdict, _),) = judge_together([change_of_seeds(seeds)], 1.05)
+    assert verdict == "slower" and factor.value == pytest.approx(1.2) and factor.n == 6
+    assert factor.high / factor.low < 1.1
+
+
+def test_seeds_of_unequal_numbers_of_processes_count_alike() -> None:
+    """Nothing changed: A has more processes of the fast seed, B of the slow one."""
+    fast, slow = [0.0, 0.01, -0.01, 0.02, -0.02], [0.5]
+    ((factor, verdict, _),) = judge_together([change_of_seeds([(fast, fast[:1]), (slow, slow * 5)])], 1.05)
+    assert verdict == "not significant" and factor.value == pytest.approx(1.0)
+
+
+def test_seeds_of_one_process_each_are_pairs() -> None:
+    seeds = [([start], [start + 0.2 + noise]) for start, noise in ((0.0, 0.001), (0.5, -0.001), (1.0, 0.0))]
+    ((factor, verdict, _),) = judge_together([change_of_seeds(seeds)], 1.05)
+    assert verdict == "slower" and factor.n == 3
 
 
 def test_one_process_of_each_decides_nothing() -> None:

@@ -62,9 +62,10 @@ def test_two_machines_are_named(tmp_path: Path) -> None:
     ("keys", "words"),
     [
         ({"facts": {"oversubscribed": 1}}, "no speed: agl, dgl"),
+        ({"facts": {"clock": "simulated"}}, "a simulated clock, no speed: agl, dgl"),
         ({"sections": {"scenario": {"name": "partition", "parts": 8}}}, "assignments of different quality"),
     ],
-    ids=["oversubscribed", "partition"],
+    ids=["oversubscribed", "simulated", "partition"],
 )
 def test_seconds_that_are_no_speed_or_rank_nothing_are_not_compared(
     tmp_path: Path, keys: dict[str, Any], words: str

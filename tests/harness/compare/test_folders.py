@@ -192,6 +192,26 @@ def test_seeds_that_only_one_folder_has_are_not_compared(tmp_path: Path) -> None
     assert verdicts["agl"].verdict == "not significant"
 
 
+def test_medians_are_of_the_seeds_that_both_folders_have(tmp_path: Path) -> None:
+    """A has a seed of three times the work; all code changed, so the cell's own seconds must agree."""
+    before, after = {"agl": times(1.0), "dgl": times(1.0)}, {"agl": times(1.2), "dgl": times(1.0)}
+    a = write_group(tmp_path / "a", before, changed="agl dgl", group="a0", sections={"seed": 0})
+    write_group(a, {"agl": times(3.0), "dgl": times(1.0)}, "agl dgl", sections={"seed": 1}, group="a1")
+    b = write_group(tmp_path / "b", after, "agl dgl", "2", sections={"seed": 0}, group="b0")
+    verdicts = {verdict.cell.split()[2]: verdict for verdict in compare_folders(a, b, 1.05)}
+    assert verdicts["agl"].verdict == "slower"
+    assert (verdicts["agl"].a, verdicts["agl"].b) == pytest.approx((1.01, 1.212))
+
+
+def test_a_seed_measured_alone_and_another_beside_others_are_not_compared(tmp_path: Path) -> None:
+    both = {"agl": times(1.0), "dgl": times(1.0)}
+    a = write_group(tmp_path / "a", both, group="a0", sections={"seed": 0}, alone=("agl",))
+    write_group(a, both, group="a1", sections={"seed": 1})
+    b = write_group(tmp_path / "b", both, version="2", group="b0", sections={"seed": 0})
+    verdicts = {verdict.cell.split()[2]: verdict for verdict in compare_folders(a, b, 1.05)}
+    assert verdicts["agl"].verdict == "not comparable" and "nothing beside it" in verdicts["agl"].reason
+
+
 def test_a_cell_measured_alone_was_measured_beside_nothing(tmp_path: Path) -> None:
     seconds = {engine: times(1.0) for engine in ENGINES}
     a, b = (write_group(tmp_path / name, seconds, alone=("pyg",)) for name in "ab")

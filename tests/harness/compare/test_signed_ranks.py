@@ -45,6 +45,16 @@ def test_a_quiet_machine_needs_few_pairs() -> None:
     assert np.mean(counts) < 10
 
 
+@pytest.mark.parametrize(("pairs", "cells", "fewest"), [(8, 1, None), (8, 2, 10), (10, 5, 12), (32, 1000, None)])
+def test_too_few_pairs_for_a_verdict_on_so_many_cells_are_refused(pairs: int, cells: int, fewest: int | None) -> None:
+    rule = SequentialRule(pairs)
+    if fewest is None:
+        rule.check(cells)
+        return
+    with pytest.raises(ValueError, match=f"cannot tell {cells} cells apart from chance: give at least {fewest},"):
+        rule.check(cells)
+
+
 def test_several_cells_share_the_error() -> None:
     """A run of six cells, all identical, is a false alarm as rarely as one cell."""
     random, rule, cells = np.random.default_rng(4), SequentialRule(), 6

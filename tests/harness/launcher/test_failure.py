@@ -21,6 +21,8 @@ from harness.launcher.failure import status_of, status_of_exit
         (ValueError("a column named MemoryError"), "error"),
         (Unsupported("no such model"), "unsupported"),
         (ModuleNotFoundError("No module named 'dgl'"), "not_installed"),
+        (ModuleNotFoundError("No module named 'no_such'", name="no_such.part"), "not_installed"),
+        (ModuleNotFoundError("No module named 'backends.helprs'", name="backends.helprs"), "error"),
     ],
     ids=repr,
 )

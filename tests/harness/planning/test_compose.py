@@ -97,6 +97,14 @@ def test_a_sweep_without_a_cell_is_an_error(arguments: list[str], words: str) ->
         compose_arguments(arguments)
 
 
+@pytest.mark.parametrize("arguments", [["recipe=cora_gatt"], ["-m", "recipe=cora_gat,cora_gatt"]])
+def test_a_recipe_that_is_not_there_is_an_error(arguments: list[str]) -> None:
+    with pytest.raises(UsageError, match=r"recipe 'cora_gatt' is unknown: allowed are .*cora_gat"):
+        compose_arguments(arguments)
+    with pytest.raises(UsageError, match="recipe 'cora_gatt' is unknown"):
+        compose_one(["recipe=cora_gatt"])
+
+
 @pytest.mark.parametrize("flags", [["--cfg", "job"], ["-c", "job"], ["--info", "defaults"], ["-i", "defaults"]])
 def test_a_look_at_the_configuration_composes_no_cell_and_is_no_error(flags: list[str]) -> None:
     assert compose_arguments([*flags, "backend=dummy"]) == []

@@ -111,13 +111,20 @@ def test_a_wrong_value_is_refused_with_the_allowed_values(key: str, value: Any, 
         ({"scenario__name": "infer", "scenario__save_state": "best.npz"}, "scenario.save_state=best.npz is of"),
         ({"scenario__name": "spmm", "scenario__state": "best.npz"}, "is of scenario train and infer, spmm ignores it"),
         ({"scenario__save_state": "best.npz", "scenario__train_to_end": False}, "train_to_end=false leaves out"),
+        ({"scenario__parts": 16}, "scenario.parts=16 is of scenario partition and dispatch, train ignores it"),
+        ({"order__options": {"cluster": 100}}, "are of no order: give order=NAME"),
     ],
-    ids=["target", "save_state", "state", "no-pass-for-accuracy"],
+    ids=["target", "save_state", "state", "no-pass-for-accuracy", "parts", "order"],
 )
 def test_what_a_scenario_would_ignore_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError) as error:
         load(values(**changes))
     assert words in str(error.value) and "leave" in str(error.value)
+
+
+def test_an_ablation_that_no_engine_has_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"ablation 'prunning' is unknown: allowed are .*pruning"):
+        load(values(ablations={"prunning": True}))
 
 
 LEAST = {key: known.least for key, known, _ in settings_in(RunConfig()) if known.least is not None}

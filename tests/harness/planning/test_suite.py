@@ -65,6 +65,14 @@ def test_a_suite_keeps_the_overrides_of_each_cell() -> None:
     assert compose_one(expanded.overrides) | {"suite": "cora_accuracy"} == expanded.values
 
 
+def test_a_value_made_of_the_seed_is_that_of_each_seed() -> None:
+    overrides = ["dataset=cora", "scenario.save_state='best.${seed}.npz'"]
+    suite = {"name": "x", "title": "X", "tiers": {"quick": [{"seed": [0, 3]}]}}
+    expanded = expand(Composition(compose_one(overrides) | {"suite": suite}, [*overrides, "+suite=x"]))
+    states = [(one.values["seed"], one.values["scenario"]["save_state"]) for one, _ in expanded]
+    assert states == [(0, "best.0.npz"), (3, "best.3.npz")]
+
+
 def test_a_product_is_expanded_once_and_null_leaves_an_axis_out() -> None:
     tiers = {"quick": [{"+ablation": [None, "pruning", ["pruning", "pipeline"]], "seed": [0, 1]}, {"seed": [1]}]}
     values = compose_one(["dataset=cora"]) | {"suite": {"name": "x", "title": "X", "tiers": tiers}}

@@ -9,8 +9,10 @@ import pytest
 from harness.report import speedups
 from harness.report.comparisons import DatasetComparisons, dataset_comparisons, of_scenarios
 from harness.report.content import NOTHING
+from harness.report.equal_losses import equal_losses
+from harness.report.history import headlines
 from harness.report.pages import epochs, kernels
-from harness.store.files import find_records
+from harness.store.files import environment_of, find_records
 from tests import factory
 from tests.harness.report.aggregations import comparison_text, line_with
 from tests.harness.report.test_rows import in_processes
@@ -126,6 +128,12 @@ def test_a_peer_that_was_faster_in_one_process_makes_the_factor_no_headline(
     (one,) = speedups.speedups(_compared(tmp_path))
     assert one.peer.label == "dgl" and (one.doubts == "pyg may be faster") is named
     assert one.doubts == "" or named
+    (losses,) = equal_losses(_compared(tmp_path)).rows
+    assert losses[1] == ("agl ⚠ pyg may be faster" if named else "agl")
+    records = list(find_records(tmp_path))
+    environments = {record["environment"]: environment_of(tmp_path, record["environment"]) for _, record in records}
+    (headline,) = headlines(tmp_path, records, environments)
+    assert [point.contest for point in headline.points] == ["pyg may be faster" if named else ""]
 
 
 def test_whole_epochs_beside_extrapolated_ones_make_no_headline(tmp_path: Path) -> None:

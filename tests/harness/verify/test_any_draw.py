@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
-from harness.verify.any_draw import NAME, equal_nodes
+from harness.verify.any_draw import NAME, OF_EPOCHS, two_kinds, verify_any_draw
 from harness.verify.comparison import ALLOWED
 from harness.verify.graphs import small_graph
 from harness.verify.models import ModelSubject, verify_model
 from harness.verify.outcome import Incorrect
-from tests.harness.verify.wrong_engines import ALL, MutantConfig
+from tests.harness.verify.wrong_engines import ALL, MutantConfig, MutantTrainer
 
 
 @dataclass
@@ -20,6 +20,35 @@ class OwnDrawsConfig(MutantConfig):
     """The engine as one that cannot be given the definition's draws."""
 
     draws: ClassVar[tuple[str, ...]] = ()
+
+
+@dataclass
+class OwnEpochsConfig(MutantConfig):
+    """The engine as one that computes batches on the definition's draws, and trains epochs on its own."""
+
+    draws_in_epochs: ClassVar[bool] = False
+    runtimes: ClassVar[dict[str, str]] = {"train": f"{__name__}:OwnEpochsTrainer"}
+
+
+class OwnEpochsTrainer(MutantTrainer):
+    """An engine whose mistake is in its epochs alone."""
+
+    in_epoch = False
+
+    def epoch(self, index, clock):
+        self.in_epoch = True
+        try:
+            return super().epoch(index, clock)
+        finally:
+            self.in_epoch = False
+
+    def structure(self, graph):
+        right = replace(self.config, wrong="")
+        mistaken, self.config = self.config, self.config if self.in_epoch else right
+        try:
+            return super().structure(graph)
+        finally:
+            self.config = mistaken
 
 
 def cell(backend, model, fanouts=(2, 3)):
@@ -41,12 +70,28 @@ def graph_for(model):
 @pytest.mark.parametrize("wrong", ["", "fanouts of another seed"])
 def test_right_engines_pass_whatever_they_draw(model, wrong):
     parity = verify_model(cell(OwnDrawsConfig(wrong=wrong), model), graph_for(model))
-    assert parity[NAME]["forward"] <= ALLOWED
+    assert max(parity[NAME]["forward"], parity[OF_EPOCHS]["forward"]) <= ALLOWED
+    parity = verify_any_draw(cell(OwnEpochsConfig(wrong=wrong), model), graph_for(model))
+    assert parity[OF_EPOCHS]["forward"] <= ALLOWED and NAME not in parity
+    assert verify_any_draw(cell(MutantConfig(wrong=wrong), model), graph_for(model)) == {}
 
 
-def test_degrees_of_the_sample_in_place_of_the_graphs_are_caught():
+WRONG = [
+    ("degrees of the sample", "gcn"),
+    ("self loop missing", "gcn"),
+    ("self loop missing", "gat"),
+    ("self loop double", "gat"),
+    ("self loop added", "sage"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "model"), WRONG)
+def test_what_is_wrong_of_drawn_edges_alone_is_caught(wrong, model):
+    """Loops that are wrong only where edges are left out: ``verify_any_draw`` compares nothing else."""
     with pytest.raises(Incorrect, match=f"disagrees with the definition on {NAME}"):
-        verify_model(cell(OwnDrawsConfig(wrong="degrees of the sample"), "gcn"), graph_for("gcn"))
+        verify_any_draw(cell(OwnDrawsConfig(wrong=wrong), model), graph_for(model))
+    with pytest.raises(Incorrect, match=f"disagrees with the definition on {OF_EPOCHS}"):
+        verify_any_draw(cell(OwnEpochsConfig(wrong=wrong), model), graph_for(model))
 
 
 def test_engines_are_compared_by_the_path_of_fanouts_that_leave_out_no_edge():
@@ -56,7 +101,9 @@ def test_engines_are_compared_by_the_path_of_fanouts_that_leave_out_no_edge():
     assert ModelSubject(cell(OwnDrawsConfig(), "sage", ()), graph).engine_spec.fanouts == ()
 
 
-def test_all_nodes_of_the_graph_are_equal():
-    graph = equal_nodes(replace(graph_for("gcn"), edge_features=np.ones((graph_for("gcn").csr.nnz, 3), np.float32)))
-    for array in (graph.features, graph.edge_weights, graph.edge_features, graph.csr.in_degrees):
+def test_nodes_are_of_two_kinds_and_read_the_other_one():
+    graph = two_kinds(replace(graph_for("gcn"), edge_features=np.ones((graph_for("gcn").csr.nnz, 3), np.float32)))
+    for array in (graph.edge_weights, graph.edge_features, graph.csr.in_degrees, graph.features[::2]):
         assert len(np.unique(array, axis=0)) == 1
+    assert len(np.unique(graph.features, axis=0)) == 2
+    assert ((graph.csr.indices + graph.csr.destinations) % 2 == 1).all()

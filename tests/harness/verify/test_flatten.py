@@ -47,6 +47,28 @@ class WrongFlattener(AglFlattener):
         records[at] = damaged(records[at], self.config.column)
         return iter(records if self.config.column != "record" else records[:at])
 
+    def sampling(self):
+        sampling = super().sampling()
+        if self.config.column == "from fewer edges":
+            csr = sampling.csr
+            indptr = np.minimum(csr.indptr, csr.nnz - 1)
+            return replace(sampling, csr=replace(csr, indptr=indptr, indices=csr.indices[:-1], edge_ids=csr.ids[:-1]))
+        return sampling
+
+
+class OtherWorkFlattener(WrongFlattener):
+    """GraphFlat that stores what it says, which is not what the cell asks for."""
+
+    def prepare(self, graph, spec, training, plan, clock):
+        if self.config.column == "half the fanouts":
+            spec = replace(spec, fanouts=tuple(fanout // 2 for fanout in spec.fanouts))
+        if self.config.column == "another seed":
+            training = replace(training, seed=training.seed + 1)
+        super().prepare(graph, spec, training, plan, clock)
+
+    def stored(self):
+        return AglFlattener.stored(self)
+
 
 def damaged(record, column):
     """Change one entry of a column, or drop the last edge."""
@@ -82,6 +104,7 @@ GRAPH = replace(awkward_graph(2, weighted=True), node_ids=np.random.default_rng(
         ((2, 3), {}),
         ((3, 1), {"scope": "target"}),
         ((), {"sampler": "weighted(3)"}),
+        ((), {"sampler": "uniform(3, seed=7)"}),
         ((), {"sampler": "topk(by=weight, limit=2, reverse=true)"}),
         ((), {"sampler": "uniform(2, replacement=true)", "filter": "weight > 0.8"}),
         ((2, 2), {"features": "shared"}),
@@ -155,6 +178,26 @@ def test_wrong_records_are_caught(column):
     words = {"edge": "destinations", "record": "records are missing", "twice": "1 records are stored more than once"}
     named = words.get(column, column.replace("_", " "))
     assert named in str(caught.value) or column == "nodes"
+
+
+@dataclass
+class OtherWorkConfig(WrongConfig):
+    """GraphFlat with other work than it was asked for."""
+
+    runtimes: ClassVar[dict[str, str]] = {"flatten": f"{__name__}:OtherWorkFlattener"}
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ("half the fanouts", r"samples fanouts \(2, 2\) instead of \(4, 4\)"),
+        ("another seed", "samples by seed 1 instead of 0"),
+        ("from fewer edges", "samples from other edges than those that pass"),
+    ],
+)
+def test_an_engine_that_truly_stores_other_work_is_caught(column, message):
+    with pytest.raises(Incorrect, match=message):
+        verify_flattening(config(OtherWorkConfig(column=column), fanouts=(4, 4)), GRAPH)
 
 
 def test_a_call_without_a_sink_that_leaves_out_targets_is_caught():

@@ -87,8 +87,11 @@ def share(row: Row, other: Row | None, quantity: Callable[[Row], float | None]) 
 
 def time_against(records: SuiteRecords, beside: Callable[[Sequence[Row]], Row | None]) -> str:
     """GraphInfer's time divided by that of the row that ``beside`` picks, lowest and highest over the tables."""
-    tables = (one.rows for _, one in records.comparisons("infer"))
-    return range_of([RowPair(beside(rows), graphinfer(rows)) for rows in tables], "{:.2g}")
+    pairs = []
+    for _, one in records.comparisons("infer"):
+        other = beside(one.rows)
+        pairs.append(RowPair(graphinfer(one.rows), other, one.rows if other and other.peer else ()))
+    return range_of(pairs, "{:.2g}", factor=ratio_of)
 
 
 def against(

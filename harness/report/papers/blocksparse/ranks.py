@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from harness.report import formats
 from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
 from harness.report.rows import Row
 from harness.report.suites.records import SuiteRecords, name_of, option
@@ -10,12 +11,15 @@ MIB = 1 << 20
 
 
 def ranks(records: SuiteRecords) -> list[Block]:
-    """One row per comparison and layout."""
+    """One row per comparison and layout; one of ours that failed has its status."""
     rows: list[list[Cell]] = []
     for dataset, comparison in records.comparisons():
         for row in comparison.rows:
-            if facts := _of_ranks(row):
-                rows.append([f"{name_of(dataset, comparison)}: {layout(row)}", *_cells(facts, row)])
+            name = f"{name_of(dataset, comparison)}: {layout(row)}"
+            if row.ours and not row.ok:
+                rows.append([name, formats.status(row), *[NOTHING] * 4])
+            elif row.ok and (facts := _of_ranks(row)):
+                rows.append([name, *_cells(facts, row)])
     heads = columns("", "most edges of a rank", "imbalance", "received", "bytes", "by")
     return [Table(heads, [*rows, *records.published("ranks", len(heads))])] if rows else []
 
@@ -30,7 +34,7 @@ def layout(row: Row) -> str:
 
 
 def _of_ranks(row: Row) -> dict[str, Any]:
-    facts: dict[str, Any] = row.record.get("facts", {}).get("ranks", {}) if row.ok else {}
+    facts: dict[str, Any] = row.record.get("facts", {}).get("ranks", {})
     return facts
 
 

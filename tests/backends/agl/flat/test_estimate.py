@@ -55,6 +55,32 @@ def test_the_estimate_of_large_neighbourhoods_ends_after_enough_edges(tmp_path, 
     assert sum(sampled) < jobs.ESTIMATE_TARGETS / 2
 
 
+@pytest.mark.parametrize("shard_records", [1, 16, 1024])
+@pytest.mark.parametrize("every", [1, 2])
+def test_giants_that_end_the_sample_stand_for_the_others(tmp_path, monkeypatch, every, shard_records):
+    """All targets, or every second one, have the 900 in-edges of each of 3 hubs; the others have none."""
+    nodes = np.arange(1000, 1900)
+    targets = np.arange(3, 1000, every)
+    sources = np.concatenate([np.tile(nodes, 3), np.tile(np.arange(3), len(targets))])
+    destinations = np.concatenate([np.repeat(np.arange(3), 900), np.repeat(targets, 3)])
+    graph = replace(awkward_graph(2, nodes=1900, edges=0), csr=csr_from_edges(sources, destinations, (1900, 1900)))
+    job = FlattenJob(parse_sampling("full()", 2), shard_records=shard_records)
+    source = Source.build(graph, job.strategy, None, tmp_path / "source")
+    monkeypatch.setattr(jobs, "ESTIMATE_EDGES", 2000)
+    monkeypatch.setattr(drivers, "MOST_BYTES", drivers.bytes_of(2000, source))
+    searched, neighbourhoods = [], drivers.neighbourhoods
+
+    def counted(source, targets, strategy):
+        hoods = neighbourhoods(source, targets, strategy)
+        searched.append(len(hoods.edges.requests))
+        return hoods
+
+    monkeypatch.setattr(drivers, "neighbourhoods", counted)
+    edges = jobs.estimate(source, np.arange(3, 1000), job)[1]
+    assert 0.25 < edges / (2703 * len(targets)) < 2.5
+    assert sum(edges > 2000 for edges in searched) <= 3
+
+
 @pytest.mark.parametrize("layout", ["dense", "sparse"])
 @pytest.mark.parametrize("shard_records", [20, 2000])
 def test_the_estimate_counts_features_stored_once_as_often_as_shards_hold_them(tmp_path, shard_records, layout):
@@ -70,7 +96,7 @@ def test_the_forecast_of_memory_is_that_of_a_batch_or_a_larger_record_for_each_t
     assert f"free), and {memory} GiB of memory at a time" in jobs.forecast(1000 * record, 1000, job, tmp_path)
 
 
-def test_reducers_grow_with_the_edges_of_all_records(tmp_path, monkeypatch):
+def test_reducers_grow_with_the_edges_of_a_round(tmp_path, monkeypatch):
     monkeypatch.setattr(jobs, "EDGES_PER_REDUCER", 100)
     graph, job, targets = awkward_graph(2), FlattenJob(parse_sampling("full()", 2)), np.arange(40)
     source = Source.build(graph, job.strategy, None, tmp_path / "source")
@@ -78,6 +104,16 @@ def test_reducers_grow_with_the_edges_of_all_records(tmp_path, monkeypatch):
     assert all_edges == flat(tmp_path / "out", graph, text="full()")["sizes"]["edges"] > graph.csr.nnz and none == 0
     assert jobs.reducers_of(job, 2, all_edges) == -(-all_edges // 100) > 2
     assert jobs.reducers_of(job, 2, 1) == 2 and jobs.reducers_of(replace(job, partitions=3), 2, all_edges) == 3
+
+
+@pytest.mark.parametrize(
+    ("reducers", "cores", "edges_of_shard", "shards"),
+    [(2, 2, 50.0, 4), (2, 2, 10_000.0, 1), (4, 2, 0.0, 50), (8, 64, 1.0, 25), (30, 64, 1.0, 30), (30, 2, 50.0, 4)],
+)
+def test_shards_are_searched_together_by_edges_and_pieces(monkeypatch, reducers, cores, edges_of_shard, shards):
+    monkeypatch.setattr(jobs, "EDGES_PER_REDUCER", 100)
+    monkeypatch.setattr(jobs, "MOST_PIECES", 200)
+    assert jobs.shards_at_once(reducers, cores, edges_of_shard) == shards
 
 
 def test_a_source_takes_nothing_over_from_a_run_with_a_filter_that_was_killed(tmp_path):

@@ -23,6 +23,7 @@ from backends.agl.flat.shards import LAYOUT, features_path
 from backends.agl.flat.source import Source
 from backends.places import put_folder, remove
 from backends.progress import silent
+from datasets.features import dense_features, in_layout
 from tests.graphs import awkward_graph
 
 
@@ -56,6 +57,17 @@ def test_what_was_flattened_is_read_back(embed, tmp_path):
     once = sizes["shared_bytes"] - sum(_distinct(reader)) * (8 + 4 * 6)
     assert stored_bytes == (sizes["embedded_bytes"] if embed else once)
     assert sizes["file_bytes"] == sum(p.stat().st_size for p in (tmp_path / "out").glob("*.parquet"))
+
+
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+def test_features_stored_once_are_written_some_rows_at_a_time(layout, tmp_path, monkeypatch):
+    graph = awkward_graph(2, weighted=True)
+    graph = replace(graph, features=in_layout(graph.features, layout))
+    monkeypatch.setattr(shards, "FEATURE_BYTES", 100)
+    flat(tmp_path / "out", graph, embed=False)
+    for records in GraphFeatureReader(tmp_path / "out").batches(5):
+        expected = graph.features[records.ids]
+        assert np.array_equal(*(dense_features(rows, "a test") for rows in (records.features, expected)))
 
 
 def _distinct(reader):

@@ -28,13 +28,13 @@ from tests.backends.agl.flat.test_local import REPLACING, STRATEGIES, strings_of
 from tests.graphs import awkward_graph
 
 
-def by_tasks(folder, graph, strategy, reducers, threshold, targets=None, filtering=None, executor=None):
+def by_tasks(folder, graph, strategy, reducers, threshold, targets=None, filtering=None, executor=None, at_once=99):
     """Strings of all targets, and the reducers' loads."""
     edges = Source.build(graph, strategy, filtering, folder / "source").table.csr.nnz
     (folder / "shards").mkdir(exist_ok=True)
     plan = FlattenTaskSetup(folder / "source", strategy, graph.nodes, edges, reducers, threshold, "this job")
     targets = np.arange(graph.nodes) if targets is None else targets
-    rounds, totals = FlattenRounds(executor or InlineExecutor(), folder, plan), Totals(graph.nodes)
+    rounds, totals = FlattenRounds(executor or InlineExecutor(), folder, plan, at_once), Totals(graph.nodes)
     loads = rounds.run(targets, 16, True, totals)
     reader = object.__new__(GraphFeatureReader)
     reader.shards, reader.bytes_read = sorted((folder / "shards").glob("part-*.parquet")), 0
@@ -50,11 +50,13 @@ def by_tasks(folder, graph, strategy, reducers, threshold, targets=None, filteri
     st.sampled_from([None, 0, 5, 30]),
     st.integers(1, 3),
     st.sampled_from(["node", "target"]),
+    st.sampled_from([1, 2, 99]),
 )
-def test_bytes_are_those_of_the_local_engine(tmp_path_factory, text, reducers, threshold, hops, scope):
+def test_bytes_are_those_of_the_local_engine(tmp_path_factory, text, reducers, threshold, hops, scope, at_once):
     graph, strategy = awkward_graph(2, weighted=True), parse_sampling(text.split(";")[0], hops, scope, seed=9)
     whole = strings_of(graph, strategy, tmp_path_factory.mktemp("local"))
-    strings, loads = by_tasks(tmp_path_factory.mktemp("tasks"), graph, strategy, reducers, threshold)
+    folder = tmp_path_factory.mktemp("tasks")
+    strings, loads = by_tasks(folder, graph, strategy, reducers, threshold, at_once=at_once)
     assert strings == whole
     is_mapped = scope == "node" and strategy.method == "topk"
     answered = sum(len(decode([string]).edge_ids) for string in strings)
@@ -161,8 +163,26 @@ def test_requests_for_a_hub_that_draw_for_themselves_are_spread(tmp_path, sample
     assert max(loads) < 1.25 * sum(loads) / 4, loads
 
 
+class Largest(InlineExecutor):
+    """Records the most results of a task, and how many of them it is given."""
+
+    def __init__(self):
+        self.most = 0
+
+    def submit(self, results, task, *arguments):
+        self.most = max(self.most, results, len(arguments))
+        return super().submit(results, task, *arguments)
+
+
+@pytest.mark.parametrize("sampling", ["uniform(3)", "topk(3)"])
+def test_pieces_grow_with_the_shards_at_once_not_with_all(tmp_path, sampling):
+    graph, strategy = awkward_graph(2, nodes=1600, edges=100, weighted=True), parse_sampling(sampling, 2)
+    by_tasks(tmp_path, graph, strategy, 3, 5, executor=(executor := Largest()), at_once=7)
+    assert len(list((tmp_path / "shards").iterdir())) == 100 and executor.most <= 9
+
+
 class Killed(InlineExecutor):
-    """Dies after some tasks, and counts those that had to be done."""
+    """Dies after some tasks."""
 
     def __init__(self, after=10**9):
         self.left, self.calls = after, 0
@@ -170,7 +190,7 @@ class Killed(InlineExecutor):
     def submit(self, results, task, *arguments):
         if self.left == 0:
             raise KeyboardInterrupt
-        self.left -= 1
+        self.left, self.calls = self.left - 1, self.calls + 1
         return super().submit(results, task, *arguments)
 
 
@@ -183,7 +203,9 @@ def test_a_killed_run_goes_on_after_its_shards(tmp_path, after):
         by_tasks(tmp_path, graph, strategy, 3, 5, executor=Killed(after))
     done = {path: path.stat().st_mtime_ns for path in (tmp_path / "shards").iterdir()}
     assert len(done) == max(0, after - 21)
-    assert by_tasks(tmp_path, graph, strategy, 3, 5)[0] == whole
+    again = Killed()
+    assert by_tasks(tmp_path, graph, strategy, 3, 5, executor=again)[0] == whole
+    assert again.calls == 21 + len(list((tmp_path / "shards").iterdir())) - len(done)
     assert {path: path.stat().st_mtime_ns for path in done} == done
 
 

@@ -20,6 +20,7 @@ from backends.agl.cluster import Cluster
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.flat.source import Source
 from backends.agl.infer import __main__ as commandline
+from backends.agl.infer import job as job_module
 from backends.agl.infer import mapreduce
 from backends.agl.infer.drivers import InferenceRounds, infer_with_ray
 from backends.agl.infer.job import InferenceJob, Workspace
@@ -193,3 +194,18 @@ def test_the_command_builds_the_table_of_its_edges_once(tmp_path, monkeypatch):
     assert built == [tmp_path / run_on / "work" / "source" for run_on in ("local", "ray")]
     here, there = (scores_of(tmp_path / run_on) for run_on in ("local", "ray"))
     assert all(np.allclose(here[node], there[node], atol=1e-5) for node in here)
+
+
+@pytest.mark.parametrize(("model", "sent"), [("gcn", 5), ("sage", 5), ("gat", 18)])
+def test_partitions_on_ray_follow_what_is_sent_and_have_a_bound(monkeypatch, model, sent):
+    """Features of 300 columns are multiplied before they are sent, to 5 columns; gat sends 3 heads and their scores."""
+    graph = awkward_graph(5, nodes=400, edges=40_000, width=300)
+    job = InferenceJob(graph, *model_on(graph, model, 2), least_partitions=2)
+    monkeypatch.setattr(job_module, "SCRATCH_BYTES", 4 * 300 * 400)
+    assert len(replace(job).parts) == 2  # what all nodes send fits
+    monkeypatch.setattr(job_module, "SCRATCH_BYTES", 4 * sent * 399)
+    by_edges = -(-graph.csr.nnz // 399)
+    by_rows = -(-400 // (4 * sent * 399 // (4 * 300)))
+    assert by_edges / 2 <= len(replace(job).parts) <= by_edges + by_rows + 2
+    monkeypatch.setattr(job_module, "MOST_ON_RAY", 10)
+    assert len(replace(job).parts) <= 10 + by_rows + 2

@@ -343,7 +343,7 @@ def test_a_killed_training_of_many_workers_goes_on_too(tmp_path, monkeypatch, st
     assert not list((tmp_path / "killed").glob(".*"))
 
 
-def test_a_checkpoint_of_another_training_or_a_damaged_one_is_not_read(tmp_path, monkeypatch):
+def test_damaged_checkpoints_are_not_read_and_those_of_another_training_stay(tmp_path, monkeypatch, capsys):
     graph = awkward_graph(4)
     shards_of(tmp_path / "shards", graph)
     assert main(command(tmp_path, "epochs=2")) == 0
@@ -360,5 +360,8 @@ def test_a_checkpoint_of_another_training_or_a_damaged_one_is_not_read(tmp_path,
         patch.setattr(model_file.Checkpoints, "remove", lambda self: None)
         assert main(command(tmp_path, "epochs=1")) == 0
     (tmp_path / "model.safetensors").unlink()
-    assert main(command(tmp_path, "epochs=2")) == 0
-    same(load_file(tmp_path / "model.safetensors"), expected, 0)
+    content = file.read_bytes()
+    assert main(command(tmp_path, "epochs=2")) == 2 and file.read_bytes() == content
+    assert "holds 1 epochs of another training" in capsys.readouterr().err
+    assert main(command(tmp_path, "epochs=1", "threads=2")) == 0  # as it was, by other threads
+    assert not file.exists()

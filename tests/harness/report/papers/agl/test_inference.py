@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from harness.report.content import NOTHING
+from tests import factory
 from tests.harness.report.suite_cells import cell, lines_of, number, page
 
 
@@ -38,6 +39,16 @@ def test_a_peer_that_was_not_measured_in_turns_has_no_ratio(tmp_path: Path, keys
     text = page(results, "agl_inference")
     assert lines_of(text, "Inference of all")["agl infer=graphinfer"][6] == NOTHING
     assert re.search(r"\| about 0.25 \| — \| 1 not comparable \|", text)
+
+
+def test_a_claim_beside_a_peer_that_may_not_be_the_fastest_is_left_out(tmp_path: Path) -> None:
+    results, scenario = tmp_path / "results", {"name": "infer"}
+    cell(results, "agl", 0.1, "agl_inference", backend={"infer": "graphinfer"}, scenario=scenario)
+    cell(results, "dgl", 0.2, "agl_inference", backend={"infer": "full"}, scenario=scenario)
+    epochs = factory.in_fresh_processes(factory.record("pyg", 0, 0.3))["epochs"]
+    epochs["seconds"][2] = 0.12
+    cell(results, "pyg", 0.3, "agl_inference", scenario=scenario, epochs=epochs)
+    assert re.search(r"\| about 0.25 \| — \| 1 left out as doubtful \(⚠\) \|", page(results, "agl_inference"))
 
 
 def test_claims_of_memory_and_cpu_leave_out_doubtful_figures(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import factory
 from tests.harness.report.suite_cells import all_lines, assert_pictured, cell, lines_of, page
 
 
@@ -28,6 +29,17 @@ def test_ranks_show_balance_and_received_rows(tmp_path: Path) -> None:
     assert sorted(line[:3] for line in lines[:2]) == [["26", "1.040", "0.100"], ["60", "2.400", "0.250"]]
     assert all(line[4] == "halo" for line in lines[:2])
     assert any("2.26" in line for line in lines[2:])  # the paper's
+
+
+def test_ranks_that_failed_stand_there_with_their_status(tmp_path: Path) -> None:
+    results, options = tmp_path / "results", {"ranks": 4, "replication": 1, "bounds": "edges", "exchange": "halo"}
+    facts = {"ranks": {"edges": [1, 1], "imbalance": 1.0, "bytes": [1, 1], "received_rows": [1, 1]}}
+    cell(results, "blocksparse", 0.1, "blocksparse_blocks", backend=options | {"ranks": 2}, facts=facts)
+    values = factory.config("blocksparse", 0, backend=options, suite="blocksparse_blocks")
+    factory.write(results, factory.record("blocksparse", 0, status="oom", config=values), folder="failed")
+    lines = lines_of(page(results, "blocksparse_blocks"), "What each rank holds")
+    (status,) = (cells[0] for name, cells in lines.items() if "p=4" in name)
+    assert "it ended as oom" in status and any("p=2" in name for name in lines)
 
 
 @pytest.mark.parametrize(("ours", "distance"), [(1.001, "1.0e-03"), (1.0, "1.0e-05")], ids=["other", "equal"])
