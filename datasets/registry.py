@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datasets.fetch import DISK_FULL, FetchError, Progress, fetch
-from datasets.hashes import combined_sha256, file_sha256
+from datasets.hashes import combined_sha256, file_sha256, stored_sha256
 from datasets.manifest import forget_first_use, manifest, trust
 from datasets.options import OptionError, check_options, check_types, unknown_name
 from datasets.paths import DatasetNotFound, data_folders, dataset_folder, default_cache, find_files
@@ -200,6 +200,19 @@ def _load(name: str, entry: Entry, options: Mapping[str, Any], cache: Path, prog
     return replace(graph, sha256=combined_sha256(hashes, changed), trust=origin, published=published)
 
 
+def files_sha256(name: str, options: Mapping[str, Any], cache: Path) -> str | None:
+    """The hash that the graph of a real data set would have, from its files and options without reading it.
+
+    ``None`` where its files are not here, and for generated graphs and user tables.
+    """
+    entry = entry_of(name)
+    files = _files(name, entry, cache) if entry.kind == "real" else None
+    if files is None:
+        return None
+    hashes = {need: stored_sha256(path) for need, path in files.items()}
+    return combined_sha256(hashes, _other_than_default(entry, options))
+
+
 def fetch_dataset(name: str, cache: Path, progress: Progress | None = None) -> dict[str, Path]:
     """Return the files of a real data set, downloaded into the cache unless they are here; raises FetchError."""
     entry = entry_of(name)
@@ -236,7 +249,11 @@ def _changed_options(name: str, entry: Entry, options: Mapping[str, Any]) -> dic
     """Return the options that differ from their defaults; raises ValueError for an unknown one or a wrong type."""
     check_options(f"option of data set {name}", options, entry.options)
     check_types(options, {option: type(default) for option, default in entry.options.items()})
-    return {key: value for key, value in options.items() if value != entry.options[key]}
+    return _other_than_default(entry, options)
+
+
+def _other_than_default(entry: Entry, options: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if value != entry.options.get(key)}
 
 
 def _files(name: str, entry: Entry, cache: Path) -> dict[str, Path] | None:

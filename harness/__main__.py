@@ -22,7 +22,10 @@ def main() -> int:
             if "HARNESS_CACHE" in os.environ:
                 default_cache()
         except RuntimeError as error:  # of a user's home that is not known
-            print(f"error: $HARNESS_DATA or $HARNESS_CACHE: {error} Give a path without ~", file=sys.stderr)
+            print(
+                f"error: $HARNESS_DATA or $HARNESS_CACHE: {str(error).rstrip('.')}: give a path without ~",
+                file=sys.stderr,
+            )
             return 2
         try:
             code = dispatch(sys.argv[1:])

@@ -185,12 +185,14 @@ def _copied(value: Any) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is a number, text, tensor or array, or a container of such values."""
+    """Whether a value is a number, text, array or dense tensor, or a container of such values."""
     if isinstance(value, dict):
         return all(map(_is_plain, value.values()))
     if isinstance(value, list | tuple | set | deque):
         return all(map(_is_plain, value))
-    return value is None or isinstance(value, bool | int | float | complex | str | bytes | Tensor | np.ndarray)
+    if isinstance(value, Tensor):
+        return value.layout == torch.strided
+    return value is None or isinstance(value, bool | int | float | complex | str | bytes | np.ndarray)
 
 
 def _same(value: Any, before: Any) -> bool:

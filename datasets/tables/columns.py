@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from datasets.graph import MISSING, NO_SPLIT, SPLITS
 from datasets.randomness import uniform
 from datasets.tables.csv_types import missing_words
+from datasets.tables.options import names_of
 from datasets.tables.table import TableError, UserTable, is_list, is_number, is_string
 
 MOST_CLASSES = 1 << 20  # a larger number is no class but an id or a code: a model has an output for each
@@ -87,11 +88,6 @@ def features_of(
             "change the width or name the columns with features=[...]"
         )
     return features
-
-
-def names_of(columns: str | list[str]) -> list[str]:
-    """The names of one column or of several."""
-    return [columns] if isinstance(columns, str) else columns
 
 
 def default_features(table: UserTable, roles: Collection[str]) -> list[str]:

@@ -46,7 +46,12 @@ class TableOptions:
     @property
     def roles(self) -> set[str]:
         """Columns of the node table that are no features unless they are named."""
-        return {self.id, self.split, self.node_type, *([self.label] if isinstance(self.label, str) else self.label)}
+        return {self.id, self.split, self.node_type, *names_of(self.label)}
+
+
+def names_of(columns: str | list[str]) -> list[str]:
+    """The names of one column or of several."""
+    return [columns] if isinstance(columns, str) else columns
 
 
 @dataclass(frozen=True)

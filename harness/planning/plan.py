@@ -10,16 +10,17 @@ from typing import Any
 from backends.settings import executed_values, setting_of
 from datasets.hashes import digest
 from datasets.paths import default_cache
+from datasets.prepare import known_sha256
+from datasets.registry import files_sha256
 from harness.launcher.allocators import ALLOCATORS
 from harness.launcher.earlier import is_of_todays_code
 from harness.measure.sources import forget_digests
 from harness.planning.cells import Cell, resolve_cell
 from harness.planning.compose import Composition
 from harness.planning.config import load
-from harness.planning.data import todays_sha256
 from harness.planning.identity import cell_folder
 from harness.planning.interpreter import checked_environment
-from harness.planning.schema import RunConfig
+from harness.planning.schema import DatasetConfig, RunConfig
 from harness.planning.suite import Suite, expand
 from harness.store.files import (
     by_age,
@@ -38,13 +39,8 @@ from harness.usage import UsageError
 REFUSED = ("unsupported", "not_installed")
 FINAL = ("ok", *REFUSED)
 CLOCKS = 2.0  # seconds that the time of a file may be after that of its record, which is in whole seconds
-# Settings that no hash of a cell holds: what it would do differently under each.
-UNHASHED: dict[str, Callable[[RunConfig], Any]] = {
-    "scenario.save_state": lambda config: config.scenario.saved_state,
-    "launcher.memory_limit_gib": lambda config: config.launcher.memory_limit_gib,
-    "measure.deadline_seconds": lambda config: config.measure.deadline_seconds,
-    "measure.group_seconds": lambda config: config.measure.group_seconds,
-}
+# Settings that no hash of a cell holds, and that decide what it does.
+UNHASHED = ("scenario.save_state", "launcher.memory_limit_gib", "measure.deadline_seconds", "measure.group_seconds")
 Environment = Callable[[RunConfig], dict[str, Any]]
 
 
@@ -238,7 +234,7 @@ def _records_by_run(cell: Cell, group: str, results: Path, machine: str, left_ou
     """Newest record of a cell by run, among those of this group, of today's data and of today's code."""
     folder = results / cell_folder(cell.config, cell.hash, machine)
     paths = group_record_paths(folder, cell.config.seed, group)
-    known = todays_sha256(cell.config.dataset, default_cache()) if paths else None
+    known = _todays_sha256(cell.config.dataset) if paths else None
     valid = [
         (path, record)
         for path, record in readable_records(paths, left_out)
@@ -247,6 +243,12 @@ def _records_by_run(cell: Cell, group: str, results: Path, machine: str, left_ou
         and _refusal_holds(cell, record, results)
     ]
     return {record.get("run", ""): (path, record) for path, record in sorted(valid, key=by_age)}
+
+
+def _todays_sha256(dataset: DatasetConfig) -> str | None:
+    """The hash of a data set that was read before, else that of its files; ``None`` where only reading would tell."""
+    cache = default_cache()
+    return known_sha256(dataset, cache) or files_sha256(dataset.name, dataset.options, cache)
 
 
 def _refusal_holds(cell: Cell, record: Record, results: Path) -> bool:
@@ -270,9 +272,10 @@ def _add_cell(cells: list[Cell], cell: Cell) -> None:
     """Append a cell, or add its labels to those of an equal one; raises UsageError for two that differ in a limit."""
     for other in cells:
         if (other.hash, other.config.launcher.python) == (cell.hash, cell.config.launcher.python):
-            for key, read in UNHASHED.items():
-                if read(other.config) != read(cell.config):
-                    both = f"{key}={read(other.config)} and {read(cell.config)}"
+            first, second = (flatten(asdict(one.config)) for one in (other, cell))
+            for key in UNHASHED:
+                if first[key] != second[key]:
+                    both = f"{key}={first[key]} and {second[key]}"
                     raise UsageError(f"{both} are asked for of one cell, which is measured once: give one value")
             other.labels += [label for label in cell.labels if label not in other.labels]
             return

@@ -75,12 +75,12 @@ def verify_draws(config: RunConfig, spec: ModelSpec) -> tuple[dict[str, int], st
     return {"targets": TARGETS} | counts, wrong or next(filter(None, map(_wrong_shares, hops)), "")
 
 
-def regular_graph(nodes: int = NODES) -> Graph:
+def regular_graph() -> Graph:
     """A graph whose nodes have ``DEGREE`` in-edges each, from any others."""
     random = np.random.Generator(np.random.Philox(key=29))
-    ends = np.repeat(np.arange(nodes), DEGREE)
+    ends = np.repeat(np.arange(NODES), DEGREE)
     return Graph(
-        "regular graph", csr_from_edges((ends + random.integers(1, nodes, len(ends))) % nodes, ends, (nodes,) * 2)
+        "regular graph", csr_from_edges((ends + random.integers(1, NODES, len(ends))) % NODES, ends, (NODES,) * 2)
     )
 
 

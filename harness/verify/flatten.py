@@ -125,10 +125,10 @@ def _are_edges_that_pass(edges: Csr, graph: Graph, filtering: str | None) -> boo
         own = np.arange(chosen.start, chosen.stop) if edges.edge_ids is None else edges.edge_ids[chosen]
         if not (np.array_equal(edges.indices[chosen], csr.indices[places]) and np.array_equal(own, ids)):
             return False
-        rows = csr.indptr[(csr.indptr >= first) & (csr.indptr < last)]
+        rows = csr.indptr[slice(*np.searchsorted(csr.indptr, np.array([first, last], csr.indptr.dtype)))]
         starts.append(passed + np.concatenate(([0], np.cumsum(mask)))[rows - first])
         passed = chosen.stop
-    starts.append(np.full(int((csr.indptr == csr.nnz).sum()), passed))
+    starts.append(np.full(csr.shape[0] + 1 - sum(map(len, starts)), passed))  # of what ends after the last edge
     return passed == edges.nnz and np.array_equal(np.concatenate(starts), edges.indptr)
 
 

@@ -72,6 +72,14 @@ def test_pages_of_others_may_be_folders_or_in_another_encoding(tmp_path: Path) -
     assert (tmp_path / "reports" / "latin.md").read_bytes() == "Über".encode("latin-1")
 
 
+@pytest.mark.parametrize("variable", ["HARNESS_DATA", "HARNESS_CACHE"])
+def test_a_home_that_is_not_known_is_named(tmp_path: Path, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "~no-such-user/data")
+    done = harness(tmp_path, "dataset=cora", "model=gcn")
+    assert done.returncode == 2 and done.stderr.startswith("error: $HARNESS_DATA or $HARNESS_CACHE"), done
+    assert "Traceback" not in done.stderr and "give a path without ~" in done.stderr
+
+
 def test_a_part_of_the_results_is_validated_by_itself(tmp_path: Path) -> None:
     fill(tmp_path / "results", seeds=1)
     git(tmp_path, "init")

@@ -19,9 +19,9 @@ from backends.parallel import ray_cluster as cluster
 from backends.places import delivered, written
 from backends.progress import Progress, announce, step_progress
 from datasets.graph import SPLITS, Graph
-from datasets.tables.columns import names_of, notes_of_columns, require_named
+from datasets.tables.columns import notes_of_columns, require_named
 from datasets.tables.node_stream import NAMES
-from datasets.tables.options import TableOptions
+from datasets.tables.options import TableOptions, names_of
 from datasets.tables.reading import read_columns
 from datasets.tables.streaming import with_named_features
 from datasets.tables.table import TableError

@@ -131,7 +131,7 @@ def test_a_model_without_a_parameter_to_train_is_refused(tmp_path, capsys, strat
     assert "net.py: no parameter is trained: give the layers or .head some" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kept", ["h.detach()", "h * self.weight", "[h * self.weight]"])
+@pytest.mark.parametrize("kept", ["h.detach()", "h * self.weight", "[h * self.weight]", "h.detach().to_sparse()"])
 def test_tensors_may_be_kept_to_be_looked_at_and_layers_may_share_a_module(kept):
     keeping = KEEPING.replace("h.detach()", kept).replace("{used}", "h * self.weight")
     keeping = keeping.replace("self.last = torch.zeros(3)", "self.last, self.weight = 0, nn.Parameter(torch.ones(3))")

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datasets.prepare import prepare_graph
+from datasets.prepare import known_sha256, prepare_graph
+from datasets.registry import files_sha256
 from harness.planning.compose import compose_one
 from harness.planning.config import load
-from harness.planning.data import todays_sha256
 from harness.planning.plan import PlannedRun, find_group_records, form_groups
 from harness.usage import UsageError
 from tests.harness.planning.test_plan import MACHINE, config, groups, same_environment, write
@@ -26,11 +26,11 @@ def cit_graph(folder: Path, last: int) -> None:
 def test_a_changed_data_file_is_noticed_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_DATA", str(tmp_path / "data"))
     values = load(compose_one(["backend=dummy", "dataset=cit_hep_ph", "scenario=spmm"]))
-    assert todays_sha256(values.dataset, tmp_path / "cache") is None
+    assert files_sha256("cit_hep_ph", {}, tmp_path / "cache") is None
     hashes = []
     for last in (2, 3):
         cit_graph(tmp_path / "data", last)
-        hashes.append(todays_sha256(values.dataset, tmp_path / "cache"))
+        hashes.append(files_sha256("cit_hep_ph", {}, tmp_path / "cache"))
     assert None not in hashes and hashes[0] != hashes[1]
     (group,) = groups(values)
     for sha256, counts in zip(hashes, (False, True), strict=True):
@@ -42,9 +42,9 @@ def test_a_changed_data_file_is_noticed_before_it_is_read(tmp_path: Path, monkey
 def test_the_hash_of_files_is_that_of_the_graph(tmp_path: Path) -> None:
     for options in ([], ["+dataset.options.features=8"]):
         values = load(compose_one(["backend=dummy", "dataset=cit_hep_ph", "scenario=spmm", *options]))
-        before = todays_sha256(values.dataset, tmp_path)
+        expected = files_sha256(values.dataset.name, values.dataset.options, tmp_path)
         prepare_graph(values.dataset, values.order, tmp_path)
-        assert before == todays_sha256(values.dataset, tmp_path) is not None
+        assert known_sha256(values.dataset, tmp_path) == expected is not None
 
 
 def test_a_file_of_parameters_that_changed_later_is_another_cells(tmp_path: Path) -> None:
