@@ -10,6 +10,8 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache as memoized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -76,10 +78,17 @@ def _read(path: Path) -> dict[str, Any]:
 def _write_graph(dataset: Choice, order: Choice, cache: Path) -> Path:
     """Read, order and write a graph; returns its folder."""
     start, memory = time.perf_counter(), HighWater()
-    graph = load_dataset(dataset.name, dataset.options, cache)
+    known_as = _sha256_path(dataset, cache)
+    graph = _identified(load_dataset(dataset.name, dataset.options, cache))
+    if known_as not in (None, _sha256_path(dataset, cache)):
+        raise ValueError(f"files of data set {dataset.name} changed while they were read: run the same command again")
     phases = {"parse": time.perf_counter() - start, "order": 0.0}
     peaks: dict[str, int | None] = {"parse": memory.growth(), "order": 0}
     folder = _folder(graph.sha256, dataset, order, cache)
+    if (folder / PHASES).is_file():  # prepared from equal files of another place or time
+        with suppress(OSError):  # a cache that can only be read
+            _remember_sha256(dataset, cache, graph.sha256)
+        return folder
     if order.name != "none":
         # Imported here: numpy comes with the orders, and the command line starts without it.
         from datasets.order import apply_order, renumbering_of
@@ -105,8 +114,18 @@ def _write_graph(dataset: Choice, order: Choice, cache: Path) -> Path:
         if error.errno not in DISK_FULL or not remove_unused(cache):
             raise
         _save(graph, texts, folder)
-    _remember_sha256(dataset, cache, graph.sha256)
+    if known_as in (None, _sha256_path(dataset, cache)):  # else its files changed while it was ordered and written
+        _remember_sha256(dataset, cache, graph.sha256)
     return folder
+
+
+def _identified(graph: "Graph") -> "Graph":
+    """The graph with a hash of its arrays where its loader, of a plug-in, gave it none: it names the folder."""
+    if graph.sha256:
+        return graph
+    from datasets.synthetic.content_hash import with_content_hash
+
+    return replace(with_content_hash(graph), trust=graph.trust)
 
 
 def _save(graph: "Graph", texts: Mapping[str, str], folder: Path) -> None:
@@ -185,6 +204,7 @@ def loader_hash(dataset: str) -> str:
 
 @memoized
 def loaders_hash() -> str:
-    """Hash the sources of the package ``datasets``: another version of a loader may read another graph."""
-    sources = {str(path.relative_to(PACKAGE)): path.read_text() for path in PACKAGE.rglob("*.py")}
+    """Hash sources and manifest of the package ``datasets``: another version may read or expect another graph."""
+    files = (path for pattern in ("*.py", "*.toml") for path in PACKAGE.rglob(pattern))
+    sources = {str(path.relative_to(PACKAGE)): path.read_text() for path in files}
     return digest(sources)

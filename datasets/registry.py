@@ -161,7 +161,7 @@ def identified_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises ValueError where the content is not what the options say.
     """
-    identity = DATASETS[name].identity if name in DATASETS else ""
+    identity = entry_of(name).identity if name in dataset_names() else ""
     return dict(_imported(identity)(options, dataset_names())) if identity else dict(options)
 
 
@@ -180,11 +180,9 @@ def load_dataset(name: str, options: Mapping[str, Any], cache: Path, progress: P
 def _load(name: str, entry: Entry, options: Mapping[str, Any], cache: Path, progress: Progress | None) -> "Graph":
     """Read or generate a data set of any kind."""
     if entry.kind == "synthetic":
-        graph: Graph = _loader(entry)(name, dict(options))
-        return graph
+        return _checked(_loader(entry)(name, dict(options)))
     if entry.kind == "user":
-        user_graph: Graph = _loader(entry)(name, {}, dict(options))
-        return user_graph
+        return _checked(_loader(entry)(name, {}, dict(options)))
     changed = _changed_options(name, entry, options)
     files = _files(name, entry, cache) or _downloaded(name, entry, cache, progress)
     hashes = {need: file_sha256(path) for need, path in files.items()}
@@ -282,7 +280,10 @@ def _read(name: str, entry: Entry, files: Mapping[str, Path], options: Mapping[s
     """
     loader = _loader(entry)
     try:
-        graph: Graph = loader(name, files, options)
+        from datasets.consistency import check_finite
+
+        graph = _checked(loader(name, files, options))
+        check_finite(graph)
     except (OptionError, ImportError, MemoryError):
         raise
     except Exception as error:
@@ -293,6 +294,14 @@ def _read(name: str, entry: Entry, files: Mapping[str, Path], options: Mapping[s
             f"{name}: {', '.join(files)} in {folder} cannot be read ({error}): "
             f"delete them and run: python -m harness fetch dataset={name}"
         ) from error
+    return graph
+
+
+def _checked(graph: "Graph") -> "Graph":
+    """The graph, whose arrays fit each other; raises ValueError otherwise."""
+    from datasets.consistency import check_lengths
+
+    check_lengths(graph)
     return graph
 
 

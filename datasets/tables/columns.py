@@ -79,8 +79,12 @@ def features_of(
     """Concatenate feature columns to float32 [nodes, width]; ``None`` if there are none."""
     names = default_features(table, roles) if columns is None else names_of(columns)
     parts = [table.floats(name, width if len(names) == 1 else None) for name in names]
-    if not parts:
+    if not parts and not width:
         return None
+    if not parts:
+        raise TableError(
+            f"{table.path}: no column of features, but width={width}: name the columns with features=[...]"
+        )
     features = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
     if width is not None and features.shape[1] != width:
         raise TableError(
@@ -101,7 +105,7 @@ def default_features(table: UserTable, roles: Collection[str]) -> list[str]:
 def notes_of_columns(table: UserTable, roles: Collection[str]) -> tuple[str, ...]:
     """A note on columns that are no features by default: a single word makes a whole column of a CSV file text."""
     others = [name or '""' for name in table.data.column_names if name not in roles and not _is_feature(table, name)]
-    return (f"columns that are no features unless they are named: {', '.join(others)}",) if others else ()
+    return (f"columns that are no features unless they are named: {_listed(others)}",) if others else ()
 
 
 def notes_of_labels(table: UserTable, label: str | list[str]) -> tuple[str, ...]:
@@ -109,9 +113,12 @@ def notes_of_labels(table: UserTable, label: str | list[str]) -> tuple[str, ...]
     words = None if isinstance(label, list) else label_words(table, label)
     if words is None:
         return ()
-    names = word_names([words])
+    return (f"classes are words, numbered in this order: {_listed(word_names([words]))}",)
+
+
+def _listed(names: Sequence[str]) -> str:
     more = [f"and {len(names) - LISTED} more"] if len(names) > LISTED else []
-    return (f"classes are words, numbered in this order: {', '.join([*names[:LISTED], *more])}",)
+    return ", ".join([*names[:LISTED], *more])
 
 
 def _is_feature(table: UserTable, name: str) -> bool:
@@ -179,6 +186,9 @@ def labels_of(
         import pyarrow.compute
 
         names = word_names([words]) if names is None else names
+        if len(names) > MOST_CLASSES:
+            given = f"{len(names):,} different words in column {label!r}"
+            raise TableError(f"{table.path}: {given}: these are no classes, name the column of labels")
         places = pyarrow.compute.index_in(words, value_set=pyarrow.array(names, words.type), skip_nulls=True)
         return places.fill_null(MISSING).to_numpy().astype(np.int64), len(names)
     return _classes(table, label)
@@ -209,6 +219,8 @@ def shares_of(split: str) -> tuple[float, ...] | None:
 
     Raises TableError for any but three shares from 0 that sum to 1.
     """
+    if "," not in split:
+        return None
     try:
         shares = tuple(float(part) for part in split.split(","))
     except ValueError:

@@ -31,7 +31,9 @@ def identified(options: Mapping[str, Any], taken: Iterable[str] = ()) -> dict[st
     name = options.get("name")
     name = _derived(options, sha256) if name is None else _checked(name, taken)
     identity = {"name": name, "sha256": sha256 or expected}
-    return dict(options) | {key: value for key, value in identity.items() if value is not None}
+    tables = {role: options[role] for role in ("nodes", "edges") if isinstance(options.get(role), Mapping)}
+    named = {role: {str(kind): path for kind, path in paths.items()} for role, paths in tables.items()}
+    return dict(options) | named | {key: value for key, value in identity.items() if value is not None}
 
 
 def _checked(name: object, taken: Iterable[str]) -> str:

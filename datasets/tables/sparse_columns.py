@@ -33,7 +33,8 @@ def _from_lists(table: UserTable, columns: str, values: str | None, width: int |
     whole = numbers.astype(np.int64)
     bound = min(int(whole.max(initial=-1)) + 1, MOST_COLUMNS) if width is None else width
     wrong = (numbers != whole) | (whole < 0) | (whole >= bound)
-    _refuse(table, columns, rows, wrong, f"a column is a whole number from 0 to {bound - 1}")
+    allowed = f"from 0 to {bound - 1}" if bound else "from 0"
+    _refuse(table, columns, rows, wrong, f"a column is a whole number {allowed}")
     weights = np.ones(len(whole), dtype=np.float32)
     if values is not None:
         other_lengths, stored = _lists(table, values)

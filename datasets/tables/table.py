@@ -87,6 +87,8 @@ class UserTable:
         column = self.column(name)
         if not self.rows:
             return pyarrow.array([], pyarrow.int64())
+        if types.is_null(column.type):
+            self.refuse(name, np.ones(self.rows, dtype=bool), "is empty: every row needs an id")
         if not (types.is_integer(column.type) or is_string(column.type)):
             raise TableError(
                 f"{self.path}: column {name!r} holds {column.type}: ids are integers or strings: write them as strings"

@@ -1,7 +1,7 @@
 """User tables with a file for each node type and each relation, as one typed graph."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,8 @@ from datasets.tables.table import TableError, UserTable
 class TypedTableOptions:
     """``nodes``: the path of the table of each node type; ``edges``: of each relation, ``source:name:destination``.
 
-    Columns are named as for tables without types; ids need to differ within a type only.
+    Types and relations are numbered in the order of their names. Columns are named as for tables without types; ids
+    need to differ within a type only.
     """
 
     nodes: Mapping[str, str] = field(default_factory=dict)
@@ -60,6 +61,8 @@ def load_typed(options: Options) -> Graph:
     for role in ("nodes", "edges"):
         if not isinstance(getattr(tables, role), Mapping) or not getattr(tables, role):
             raise OptionError(f"data set tables: {role} must name a table for each type, as nodes does for {options}")
+    # in the order of their names: a key of options does not tell mappings in another order apart
+    tables = replace(tables, nodes=_by_name(tables.nodes), edges=_by_name(tables.edges))
     schema = Schema(tuple(map(str, tables.nodes)), tuple(Relation.parse(str(text)) for text in tables.edges))
     node_tables = {str(kind): read_table(str(path), "nodes", ids=(tables.id,)) for kind, path in tables.nodes.items()}
     require_named(tables, ("label", "split"), list(node_tables.values()))
@@ -106,6 +109,10 @@ def load_typed(options: Options) -> Graph:
         self_loops_dropped=len(source) - len(no_loops),
         notes=tuple(_notes_of_nodes(node_tables, _roles(tables), features is not None) + notes + weight_notes),
     )
+
+
+def _by_name(paths: Mapping[Any, str]) -> dict[str, str]:
+    return {str(name): paths[name] for name in sorted(paths, key=str)}
 
 
 @dataclass(frozen=True)

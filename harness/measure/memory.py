@@ -117,6 +117,32 @@ def limit_data(limit: int) -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
+@contextmanager
+def within_machine() -> Iterator[None]:
+    """Let this process allocate no more than the machine has, as long as the block: more raises MemoryError.
+
+    Without it the kernel promises any number of small allocations, and ends the process when it cannot keep that.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    allocated = _allocated()
+    limit = None if allocated is None else allocated + max(total() - proportional([os.getpid()]), 0)
+    limits = [value for value in (limit, soft, hard) if value is not None and value != resource.RLIM_INFINITY]
+    if limit is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _allocated() -> int | None:
+    """Bytes that ``RLIMIT_DATA`` counts for this process, resident or not; ``None`` where the kernel does not tell."""
+    with suppress(OSError, ValueError, IndexError):
+        lines = (PROC / "self" / "status").read_text(errors="replace").splitlines()
+        return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:")), None)
+    return None
+
+
 class Peak:
     """The largest of several readings, bytes: of PSS, and of memory on transparent huge pages."""
 

@@ -11,12 +11,14 @@ from datasets.hashes import digest
 from datasets.prepare import Phases, prepare_graph
 from datasets.refusal import OrderRefused
 from harness.launcher.messages import PlannedCell, PlannedGroup
+from harness.measure.memory import within_machine
 from harness.planning.cells import Cell
 from harness.planning.plan import Group
 from harness.store.writable import DISK_FULL
 from harness.usage import UsageError
 
-DISK_ERRORS = (*DISK_FULL, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO)
+FULL = (*DISK_FULL, errno.EFBIG)
+DENIED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO)
 DATA_ERRORS = (ValueError, KeyError, RuntimeError, ImportError, pickle.UnpicklingError, OSError, MemoryError)
 UNCHECKED = (TypeError, AttributeError, IndexError)  # of a value or a file that a loader or an order does not check
 PreparedGraph = tuple[Path, Phases]
@@ -37,6 +39,7 @@ def prepare_graphs(groups: Iterable[Group], cache: Path) -> tuple[dict[str, Prep
 
     Cells whose graph cannot have their order become ``unsupported``, with the reason; the others of their group stay.
     A full disk or a cache that cannot be written ends the run: raises OSError; a wrong bound of the cache UsageError.
+    Files of a data set that cannot be read cost its own groups.
     """
     try:
         limit(cache)  # a wrong bound is told now, not when a graph is written
@@ -49,16 +52,23 @@ def prepare_graphs(groups: Iterable[Group], cache: Path) -> tuple[dict[str, Prep
         key = graph_key(cell)
         if key not in prepared | failures | refused:
             try:
-                prepared[key] = prepare_graph(cell.config.dataset, cell.config.order, cache)
+                with within_machine():
+                    prepared[key] = prepare_graph(cell.config.dataset, cell.config.order, cache)
             except OrderRefused as error:
                 refused[key] = str(error)
             except (*DATA_ERRORS, *UNCHECKED) as error:
-                if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+                if isinstance(error, OSError) and ends_run(error, cache):
                     raise
                 failures[key] = _sentence(cell, error)
         if key in refused:
             cell.status, cell.message = "unsupported", refused[key]
     return prepared, list(failures.values())
+
+
+def ends_run(error: OSError, cache: Path) -> bool:
+    """Whether an error is of the disk or the cache, which all graphs share, and not of one data set's files."""
+    path = Path(error.filename) if isinstance(error.filename, str | Path) else cache
+    return error.errno in FULL or (error.errno in DENIED and path.absolute().is_relative_to(cache.absolute()))
 
 
 def _sentence(cell: Cell, error: Exception) -> str:

@@ -1,19 +1,23 @@
 """Prepared graphs: written once and atomically, reused with their times."""
 
+import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from datasets.csr import csr_from_edges
 from datasets.graph import Graph
 from datasets.paths import DatasetNotFound
 from datasets.prepare import known_sha256, prepare_graph, prepared_graph
 from harness.planning.schema import DatasetConfig, OrderConfig
 
 SMALL = DatasetConfig("uug", {"nodes": 500, "features": 8})
+GRAPH = Graph("small", csr_from_edges(np.array([0, 1]), np.array([1, 2]), (3, 3)))
 NONE, RCM = OrderConfig("none"), OrderConfig("rcm")
 
 
@@ -70,6 +74,51 @@ def test_a_changed_file_is_read_again(cache_folder: Path, tmp_path: Path, monkey
     assert known_sha256(dataset, cache_folder) == "ab" * 32
     file.write_bytes(b"another")
     assert known_sha256(dataset, cache_folder) is None
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_taken_for_the_old_one(
+    cache_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from datasets import prepare
+
+    monkeypatch.setenv("HARNESS_DATA", str(tmp_path))
+    file = tmp_path / "cnr-2000.npz"
+    file.write_bytes(b"first")
+
+    def load(*_: object) -> Graph:
+        file.write_bytes(b"another")
+        return replace(GRAPH, sha256="ab" * 32)
+
+    monkeypatch.setattr(prepare, "load_dataset", load)
+    with pytest.raises(ValueError, match="files of data set cnr_2000 changed while they were read: run the same"):
+        prepare_graph(DatasetConfig("cnr_2000"), NONE, cache_folder)
+
+
+def test_a_graph_prepared_from_equal_files_of_another_time_is_not_written_again(
+    cache_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from datasets import prepare
+
+    monkeypatch.setenv("HARNESS_DATA", str(tmp_path))
+    (tmp_path / "cnr-2000.npz").write_bytes(b"first")
+    monkeypatch.setattr(prepare, "load_dataset", lambda *_: replace(GRAPH, sha256="ab" * 32))
+    folder, _ = prepare_graph(DatasetConfig("cnr_2000"), NONE, cache_folder)
+    os.utime(tmp_path / "cnr-2000.npz", (1, 1))
+    monkeypatch.setattr(prepare, "_save", lambda *_: pytest.fail("it was written again"))
+    assert prepared_graph(DatasetConfig("cnr_2000"), NONE, cache_folder) is None
+    assert prepare_graph(DatasetConfig("cnr_2000"), NONE, cache_folder)[0] == folder
+    assert prepared_graph(DatasetConfig("cnr_2000"), NONE, cache_folder) == folder
+
+
+def test_a_graph_without_a_hash_is_told_by_its_arrays(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from datasets import prepare
+
+    folders = set()
+    for weight in (1.0, 2.0):
+        weighted = replace(GRAPH, edge_weights=np.full(2, weight, dtype=np.float32))
+        monkeypatch.setattr(prepare, "load_dataset", lambda *_, weighted=weighted: weighted)
+        folders.add(prepare._write_graph(SMALL, NONE, cache_folder))
+    assert len(folders) == 2
 
 
 def test_a_disk_that_fills_leaves_nothing(cache_folder: Path) -> None:

@@ -141,6 +141,13 @@ MISTAKES: list[tuple[Columns, Columns, dict[str, Any], str]] = [
         {},
         r"edges\..*: column 'type' holds string: .* --edge-type \(dataset\.options\.edge_type\) names another .* none",
     ),
+    (
+        {"id": [10, 20, 30], "a": ["x", "y", "z"]},
+        EDGES,
+        {"width": 2},
+        r"nodes\..*: no column of features, but width=2: name the columns",
+    ),
+    (NODES, EDGES, {"split": "0.5,0.4,0.3"}, r"split=0\.5,0\.4,0\.3 is not allowed: name a column, or give three"),
     (NODES, EDGES, {"edge_features": ["f"]}, r"edges\..*: there is no column 'f', only source, target"),
     (NODES, EDGES | {"f": [0, None, 1, 1]}, {"edge_features": ["f"]}, r"edges\..*: row 2, column 'f': a number is NaN"),
 ]
@@ -153,6 +160,7 @@ OF_TYPED_IDS = [
         {},
         r"nodes\..*: (row 2, )?column 'id'.*(63 bits|ids are integers)",
     ),
+    (NODES | {"id": [None] * 3}, EDGES, {}, r"nodes\..*: row 1, column 'id': is empty: every row needs an id"),
     (NODES | {"id": [0.5, 1.5, 2.5]}, EDGES, {}, r"nodes\..*: column 'id' holds double: ids are integers or strings"),
 ]
 CASES = [(*case, ending) for case in MISTAKES for ending in ("parquet", "csv")]
@@ -251,6 +259,16 @@ def test_integers_beyond_the_floats_are_rounded_features_and_no_classes(tmp_path
 def test_a_column_is_named_by_a_number(tmp_path: Path) -> None:
     graph = load(tmp_path, NODES, EDGES | {"3": [0.5, 1.5, 2.5, 3.5]}, "csv", weight=3)
     assert graph.edge_weights.tolist() == [0.5, 1.5, 3.5]
+    graph = load(tmp_path, NODES | {"3": ["train", "test", ""]}, EDGES, split="3")
+    assert graph.split.tolist() == [0, 2, 3]
+
+
+def test_words_that_are_no_classes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from datasets.tables import columns
+
+    monkeypatch.setattr(columns, "MOST_CLASSES", 2)
+    with pytest.raises(TableError, match=r"3 different words in column 'label': these are no classes"):
+        load(tmp_path, NODES | {"label": ["a", "b", "c"]}, EDGES)
 
 
 def test_an_fsspec_path_is_opened(tmp_path: Path) -> None:

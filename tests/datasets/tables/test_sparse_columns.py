@@ -16,6 +16,11 @@ EDGES = {"source": [1, 2], "target": [2, 3]}
 NODES = {"id": [1, 2, 3], "words": [[4, 1], [], [6]], "counts": [[2.0, 3.0], [], [1.0]], "label": [0, 1, 0]}
 
 
+def test_columns_below_0_are_refused(tmp_path):
+    with pytest.raises(TableError, match="a column is a whole number from 0$"):
+        load(tmp_path, NODES | {"words": [[-4, -1], [], [-6]]}, EDGES, feature_columns="words")
+
+
 @st.composite
 def rows_of_words(draw):
     words = draw(st.lists(st.lists(st.integers(0, 6), max_size=9), min_size=2, max_size=12))

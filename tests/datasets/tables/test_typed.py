@@ -38,6 +38,16 @@ def test_types_are_contiguous_and_relations_are_numbered(tmp_path):
     np.testing.assert_array_equal(graph.features[:, 0], [30, 40, 50, 1999, 2001])
 
 
+def test_the_order_in_which_tables_are_named_does_not_change_the_graph(tmp_path):
+    options = options_of(tmp_path)
+    other = options | {role: dict(reversed(options[role].items())) for role in ("nodes", "edges")}
+    graph, again = (load_dataset("tables", each, tmp_path) for each in (options, other))
+    assert graph.schema == again.schema and graph.sha256 == again.sha256
+    np.testing.assert_array_equal(graph.edge_types, again.edge_types)
+    numbered = {"nodes": {1: options["nodes"]["author"], "paper": options["nodes"]["paper"]}}
+    assert list(identified(options | numbered)["nodes"]) == ["1", "paper"]
+
+
 def test_a_relation_may_have_no_edges(tmp_path):
     graph = load_dataset("tables", options_of(tmp_path, **{"writes.csv": "source,target\n"}), tmp_path)
     assert graph.schema is not None and graph.edge_types.tolist() == [1] and graph.csr.indices.tolist() == [3]

@@ -1,5 +1,8 @@
 """Graphs of a plan: prepared once, and cells whose graph cannot have their order."""
 
+import errno
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,6 +35,45 @@ def test_a_graph_larger_than_memory_is_one_failure_among_others(tmp_path: Path) 
     prepared, failures = prepare_graphs(groups, tmp_path)
     assert len(prepared) == 1 and len(failures) == 1
     assert failures[0].startswith("data set uug does not fit in memory (Unable to allocate ")
+
+
+@pytest.mark.parametrize("place", ["data", "cache"])
+def test_files_of_a_data_set_that_cannot_be_read_cost_its_own_group(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, file = tmp_path / "cache", tmp_path / place / "file"
+
+    def prepare(dataset: DatasetConfig, order: OrderConfig, cache: Path) -> tuple[Path, dict[str, float]]:
+        if order.name == "random":
+            raise PermissionError(errno.EACCES, "Permission denied", str(file))
+        return prepare_graph(dataset, order, cache)
+
+    monkeypatch.setattr(graphs, "prepare_graph", prepare)
+    uug = ["backend=dummy", "dataset=uug", "dataset.options.nodes=500"]
+    configs = [load(compose_one([*uug, f"order={order}"])) for order in ("random", "none")]
+    groups = form_groups([PlannedRun(config, [], None) for config in configs], lambda config: {})
+    if place == "cache":
+        with pytest.raises(PermissionError):
+            prepare_graphs(groups, cache)
+        return
+    prepared, failures = prepare_graphs(groups, cache)
+    assert len(prepared) == 1 and str(file) in failures[0]
+
+
+def test_a_loader_that_takes_piece_after_piece_is_refused_by_the_limit(tmp_path: Path) -> None:
+    code = (
+        "from harness.measure import memory\n"
+        "memory.total = lambda: 1 << 28\n"
+        "pieces = []\n"
+        "with memory.within_machine():\n"
+        "    try:\n"
+        "        while len(pieces) < 1000: pieces.append(bytearray(1 << 20))\n"
+        "    except MemoryError:\n"
+        "        print('refused', len(pieces) < 256)\n"
+        "bytearray(1 << 29)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == "refused True\n" and done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("kind", [TypeError, AttributeError, IndexError])
