@@ -17,7 +17,7 @@ NODES = {"id": [1, 2, 3], "words": [[4, 1], [], [6]], "counts": [[2.0, 3.0], [],
 
 
 def test_columns_below_0_are_refused(tmp_path):
-    with pytest.raises(TableError, match="a column is a whole number from 0$"):
+    with pytest.raises(TableError, match=r"a column is a whole number from 0$"):
         load(tmp_path, NODES | {"words": [[-4, -1], [], [-6]]}, EDGES, feature_columns="words")
 
 
