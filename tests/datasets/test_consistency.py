@@ -26,7 +26,8 @@ def test_an_array_of_another_length_is_named(name: str) -> None:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_features_and_weights_are_finite(value: float) -> None:
-    sparse = sparse_features(np.array([2]), np.array([0]), np.array([value], dtype=np.float32), (3, 4))
+    sparse = sparse_features(np.array([2]), np.array([0]), np.ones(1, dtype=np.float32), (3, 4))
+    sparse = replace(sparse, values=np.full(1, value, dtype=np.float32))
     for name, array in (
         ("features", np.full((3, 1), value)),
         ("features", sparse),
