@@ -1,15 +1,17 @@
-"""Options of AGL's command lines: settings ``-c KEY=VALUE``, typed and checked, and the tables of a user."""
+"""AGL's command lines: how they end, settings ``-c KEY=VALUE``, typed and checked, and the tables of a user."""
 
 import argparse
 import json
 import shutil
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
 from backends.agl.cluster import Cluster
-from backends.agl.config import RUN_ON
+from backends.agl.config import MOST_ON_RAY, RUN_ON
 from backends.progress import Progress, silent
 from backends.settings import setting, settings_in
 from datasets.features import LAYOUTS
@@ -24,6 +26,37 @@ RENAMED = {"batch": "batch_size", "engine": "run_on", "replace": "replacement", 
 PATHS = ("nodes", "edges")
 READING = ("labels", "memory")  # options of the reading of tables that are none of the graph
 FEATURES = {"features", "feature_columns", "feature_values"}
+
+
+def first_line(error: BaseException) -> str:
+    """The message of an error; of one that another process raised, without the error and trace that Ray adds."""
+    cause = getattr(error, "cause", None)
+    return str(error).partition("\n")[0] if cause is None else first_line(cause)
+
+
+def run_command(command: Callable[[], str], message: Callable[[Exception], str] = first_line) -> int:
+    """Run a command and print its result, or its error as a sentence.
+
+    Returns 0 where it is done, 1 where the disk is full, a file cannot be read, a worker is lost or it is interrupted,
+    2 for wrong arguments.
+    """
+    try:
+        print(command())
+    except (ValueError, OSError, RuntimeError, MemoryError) as error:
+        print(f"error: {message(error)}", file=sys.stderr)
+        return 2 if isinstance(error, ValueError) else 1
+    except KeyboardInterrupt:
+        print("error: interrupted: repeat the command, which goes on from what is finished", file=sys.stderr)
+        return 1
+    return 0
+
+
+def refuse_other_run_on(stated: Mapping[str, str], run_on: str, given_as: str = "--run-on ") -> None:
+    """Raise ValueError for a stated option, by name as it is written, that another ``run_on`` uses."""
+    for option, used_by in stated.items():
+        if used_by != run_on:
+            other = f"{given_as}{used_by}"
+            raise ValueError(f"{given_as}{run_on} does not use {option}: leave it out, or give {other}")
 
 
 @dataclass(frozen=True)
@@ -94,6 +127,8 @@ def read_infer_settings(pairs: list[str]) -> InferSettings:
     if settings.infer == "neighbourhood" and settings.run_on == "ray":
         raise ValueError("-c infer=neighbourhood runs in this process: give run_on=local")
     Cluster(settings.address or None, settings.store or None).check(settings.run_on)
+    if settings.run_on == "ray" and settings.partitions > MOST_ON_RAY:
+        raise ValueError(f"-c partitions={settings.partitions} is not allowed with run_on=ray: at most {MOST_ON_RAY}")
     if settings.hub_threshold < 0:
         given = f"-c hub_threshold={settings.hub_threshold}"
         raise ValueError(f"{given} is not allowed: at least 1, or 0 to cut no node into pieces")
@@ -118,6 +153,9 @@ def read_pairs(pairs: list[str], kind: type[Settings]) -> Settings:
             raise ValueError(f"-c {key}={value} is not allowed: one of {allowed}")
         if limits.least is not None and not limits.least <= value < inf:
             raise ValueError(f"-c {key}={value} is not allowed: at least {limits.least}")
+    for key, value in values.items():
+        if isinstance(value, float) and not isfinite(value):
+            raise ValueError(f"-c {key}={value} is not allowed: give a finite number")
     return settings
 
 
@@ -216,3 +254,9 @@ def read_tables(
     except BaseException:
         shutil.rmtree(folder)
         raise
+
+
+def row_of(edge: int, graph: Graph, undirected: bool) -> int:
+    """Row of the edge table, from 1, of an edge id."""
+    rows = graph.csr.nnz // (2 if undirected else 1) + graph.self_loops_dropped
+    return edge % rows + 1

@@ -8,6 +8,7 @@ from backends.registry import BackendConfig
 from backends.settings import loss_setting, setting
 
 INFER = ("graphinfer", "neighbourhood", "fullgraph")
+MOST_ON_RAY = 1 << 10  # partitions: each round has results by their square, all of which Ray's driver keeps
 RUN_ON = ("local", "ray")
 STRATEGIES = ("local", "sync", "async", "bounded", "allreduce")
 

@@ -5,12 +5,22 @@ import errno
 import shutil
 import sys
 import time
+from functools import partial
 from typing import Any
 
 from backends.agl.cluster import Cluster
-from backends.agl.commandline import add_table_options, columns_of, read_tables, table_options_of
+from backends.agl.commandline import (
+    add_table_options,
+    columns_of,
+    first_line,
+    read_tables,
+    refuse_other_run_on,
+    row_of,
+    run_command,
+    table_options_of,
+)
 from backends.agl.config import RUN_ON
-from backends.agl.flat.job import FlattenJob, Origin, flatten_to, nodes_to_flatten
+from backends.agl.flat.job import FlattenJob, NoRoom, Origin, flatten_to, nodes_to_flatten
 from backends.agl.flat.reader import MANIFEST
 from backends.agl.flat.sampling_strategy import SCOPES, StrategyError, parse_sampling
 from backends.agl.flat.source import UnfitEdge
@@ -18,7 +28,7 @@ from backends.folder_lock import locked
 from backends.parallel import ray_cluster as cluster
 from backends.places import delivered, written
 from backends.progress import Progress, announce, step_progress
-from datasets.graph import SPLITS, Graph
+from datasets.graph import SPLITS
 from datasets.tables.columns import notes_of_columns, require_named
 from datasets.tables.node_stream import NAMES
 from datasets.tables.options import TableOptions, names_of
@@ -65,39 +75,38 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Flatten; 0 done, 1 the disk is full or a file cannot be read, 2 the arguments are wrong."""
+    """Flatten; returns the exit code of ``run_command``."""
     parsed = parser().parse_args(arguments)
+    return run_command(partial(flattened, parsed), partial(failure_message, parsed.output))
+
+
+def flattened(parsed: argparse.Namespace) -> str:
+    """Flatten tables to any place; returns what was written, in a sentence."""
     place, command = parsed.output, str(vars(parsed))
-    try:
-        job = flatten_job_of(parsed)
-        if delivered(place, MANIFEST, command):
-            print(f"uploaded what was finished before: {place}")
-            return 0
-        if parsed.address:
-            cluster.reach(parsed.address)
-        with written(place, MANIFEST, command) as parsed.output:
-            if parsed.output.exists():
-                raise ValueError(f"{parsed.output} exists: delete it or choose another folder")
-            manifest = flatten_tables(parsed, job)
-    except (ValueError, OSError, MemoryError) as error:
-        print(f"error: {failure_message(error, place)}", file=sys.stderr)
-        return 2 if isinstance(error, ValueError) else 1
+    job = flatten_job_of(parsed)
+    if delivered(place, MANIFEST, command):
+        return f"uploaded what was finished before: {place}"
+    if parsed.address:
+        cluster.reach(parsed.address)
+    with written(place, MANIFEST, command) as parsed.output:
+        if parsed.output.exists():
+            raise ValueError(f"{parsed.output} exists: delete it or choose another folder")
+        manifest = flatten_tables(parsed, job)
     sizes = manifest["sizes"]
-    print(
+    return (
         f"{sizes['records']:,} GraphFeatures in {manifest['seconds']:.1f} s, {manifest['shards']} shards, "
         f"{sizes['file_bytes']:,} bytes ({sizes['embedded_bytes']:,} with features in each, {sizes['shared_bytes']:,} "
         f"with features once per shard), {manifest['duplication']:.1f} copies of a node: {place}"
     )
-    return 0
 
 
-def failure_message(error: Exception, output: str) -> str:
+def failure_message(output: str, error: Exception) -> str:
     """The message of a failure, with advice."""
     if isinstance(error, MemoryError):
-        return "out of memory: give smaller --shard-records or fanouts"
+        return "out of memory: give smaller --shard-records or fanouts, or --memory where tables were being read"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
         return f"{output}: {error}: free some space and repeat the command, which resumes from the finished shards"
-    return str(error)
+    return first_line(error)
 
 
 def flatten_job_of(parsed: argparse.Namespace) -> FlattenJob:
@@ -106,10 +115,7 @@ def flatten_job_of(parsed: argparse.Namespace) -> FlattenJob:
         raise ValueError(f"--engine is now --run-on: give --run-on {parsed.engine}")
     stated = {name: getattr(parsed, name) for name in OF_RUN_ON}
     options: dict[str, Any] = {name: value for name, value in stated.items() if value is not None}
-    for name in options:
-        option, run_on = "--" + name.replace("_", "-"), OF_RUN_ON[name]
-        if parsed.run_on != run_on:
-            raise ValueError(f"--run-on {parsed.run_on} does not use {option}: leave it out, or give --run-on {run_on}")
+    refuse_other_run_on({"--" + name.replace("_", "-"): OF_RUN_ON[name] for name in options}, parsed.run_on)
     if parsed.run_on == "ray":
         cluster.require("--run-on ray", "--run-on local")
     strategy = parse_sampling(parsed.sampling, parsed.hops, parsed.scope, parsed.seed)
@@ -129,11 +135,11 @@ def flatten_tables(parsed: argparse.Namespace, job: FlattenJob) -> dict[str, Any
         try:
             targets = nodes_to_flatten(graph, parsed.targets)
             manifest = flatten_to(parsed.output, graph, targets, job, progress, origin, announce)
-        except ValueError as error:
+        except (ValueError, NoRoom) as error:
             shutil.rmtree(tables)
             if isinstance(error, UnfitEdge):
                 row = row_of(error.edge, graph, options.undirected)
-                raise StrategyError(f"{parsed.edges}: row {row}: {error.reason}") from error
+                raise StrategyError(f"{parsed.edges}: row {row}: {error.reason}: {error.advice}") from error
             raise
         shutil.rmtree(tables, ignore_errors=True)
     return manifest | {"seconds": time.perf_counter() - started, "read_seconds": read_seconds}
@@ -154,12 +160,6 @@ def named_columns(parsed: argparse.Namespace, progress: Progress) -> TableOption
         for note in notes_of_columns(nodes, options.roles):
             announce(f"{options.nodes}: {note}")
     return with_named_features(options, nodes)
-
-
-def row_of(edge: int, graph: Graph, undirected: bool) -> int:
-    """Row of the edge table, from 1, of an edge id."""
-    rows = graph.csr.nnz // (2 if undirected else 1) + graph.self_loops_dropped
-    return edge % rows + 1
 
 
 if __name__ == "__main__":

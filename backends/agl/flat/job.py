@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from backends.agl.cluster import Cluster
-from backends.agl.config import RUN_ON
+from backends.agl.config import MOST_ON_RAY, RUN_ON
 from backends.agl.flat.drivers import BATCH, MOST_BYTES, FlattenRounds, flatten_batches, in_threads
 from backends.agl.flat.mapreduce import FlattenTaskSetup
 from backends.agl.flat.reader import MANIFEST
@@ -48,7 +48,7 @@ class FlattenJob:
     ``filtering`` is the filter that edges pass before they are sampled. ``embed`` stores features in each record,
     otherwise once per shard of ``shard_records`` targets. With ``run_on=ray`` there are ``partitions`` reducers (0: by
     the cores, the edges that they are sent, and those of a shard); all of them rank the in-edges (``topk``) of a node
-    that has more than ``hub_threshold`` (``None``: no node).
+    that has more than ``hub_threshold`` (0 or ``None``: no node).
     """
 
     strategy: SamplingStrategy
@@ -69,6 +69,8 @@ class FlattenJob:
         for name, least in (("shard_records", 1), ("threads", 1), ("partitions", 0), ("hub_threshold", 0)):
             if (getattr(self, name) or 0) < least:
                 raise ValueError(f"{name}={getattr(self, name)} is not allowed: give at least {least}")
+        if self.run_on == "ray" and self.partitions > MOST_ON_RAY:
+            raise ValueError(f"partitions={self.partitions} is not allowed with run_on=ray: give at most {MOST_ON_RAY}")
         self.cluster.check(self.run_on)
 
     def dealt(self, targets: Ints) -> Ints:
@@ -210,9 +212,14 @@ def check_columns(graph: Graph, strategy: SamplingStrategy, filtering: str | Non
 
 
 def _claim(partial: Path, identity: str) -> None:
-    """Keep the files of an interrupted run of the same job, remove those of another job."""
+    """Keep the files of an interrupted run of the same job; raises ValueError for finished shards of another job."""
     marker = partial / "identity"
     if partial.exists() and (not marker.is_file() or marker.read_text() != identity):
+        if shards := len([*(partial / "sizes").glob("*.json")]):
+            raise ValueError(
+                f"{partial} holds {shards} finished shards of another job, or of tables that were others: repeat the "
+                "command that was interrupted, delete that folder, or choose another output"
+            )
         shutil.rmtree(partial)
     partial.mkdir(parents=True, exist_ok=True)
     marker.write_text(identity)

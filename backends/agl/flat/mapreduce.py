@@ -81,7 +81,7 @@ class FlattenTaskSetup:
     def reducer(self, destinations: Ints, ids: Ints, degrees: Ints) -> Ints:
         """Reducer of each in-edge: its destination's, or for hubs one by the edge's random suffix."""
         owner = self.owner(destinations)
-        if self.hub_threshold is None:
+        if not self.hub_threshold:
             return owner
         suffix = (hash_ids(self.strategy.seed, "suffix", ids) % np.uint64(self.reducers)).astype(np.int64)
         return np.where(degrees > self.hub_threshold, (owner + suffix) % self.reducers, owner)

@@ -25,9 +25,9 @@ EDGES_AT_ONCE = 1 << 22
 class UnfitEdge(StrategyError):
     """An edge whose value sampling cannot use; ``edge`` is its id, a row of the edge table from 0."""
 
-    def __init__(self, edge: int, reason: str) -> None:
-        super().__init__(f"edge {edge} {reason}")
-        self.edge, self.reason = edge, reason
+    def __init__(self, edge: int, reason: str, advice: str) -> None:
+        super().__init__(f"edge {edge} {reason}: {advice}")
+        self.edge, self.reason, self.advice = edge, reason, advice
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,4 +187,4 @@ def _refuse_unfit(values: NDArray[np.float32], ids: NDArray[np.integer], strateg
         first = np.flatnonzero(unfit)[ids[unfit].argmin()]
         allowed = "finite numbers above 0" if positive else "numbers"
         problem = f"has {strategy.by} {values[first]}, sampler {strategy.method} needs {allowed}"
-        raise UnfitEdge(int(ids[first]), f"{problem}: leave such edges out by a filter, {strategy.by} > 0")
+        raise UnfitEdge(int(ids[first]), problem, f"leave such edges out by a filter, {strategy.by} > 0")

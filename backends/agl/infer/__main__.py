@@ -19,13 +19,16 @@ from backends.agl.commandline import (
     add_table_options,
     read_infer_settings,
     read_tables,
+    refuse_other_run_on,
+    row_of,
+    run_command,
     stated_table_options,
     table_options_of,
 )
 from backends.agl.flat.job import check_columns
 from backends.agl.flat.reader import MANIFEST, GraphFeatureReader
-from backends.agl.flat.sampling_strategy import columns_of, refuse_unused_columns
-from backends.agl.flat.source import Source
+from backends.agl.flat.sampling_strategy import StrategyError, columns_of, refuse_unused_columns
+from backends.agl.flat.source import Source, UnfitEdge
 from backends.agl.infer.drivers import LocalInference, infer_with_ray
 from backends.agl.infer.inferrer import NeighbourhoodInference, RecordInference
 from backends.agl.infer.inputs import (
@@ -43,7 +46,6 @@ from backends.agl.infer.map_stage import distinct_layers
 from backends.agl.model_file import TrainedModel
 from backends.agl.user_model import UserModelSpec
 from backends.folder_lock import locked
-from backends.memory_errors import is_out_of_memory
 from backends.parallel import ray_cluster
 from backends.places import delivered, fetched, written
 from backends.progress import Progress, announce, gibibytes, step_progress
@@ -87,34 +89,29 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Infer; 0 done, 1 the disk is full or a file cannot be read, 2 the arguments are wrong."""
+    """Infer; returns the exit code of ``run_command``."""
     parsed = parser().parse_args(arguments)
+    return run_command(lambda: inferred(parsed))
+
+
+def inferred(parsed: argparse.Namespace) -> str:
+    """Score what lies at any place and write the scores to any place; returns the result in a line."""
     place, command = parsed.output, str(vars(parsed))
-    try:
-        settings = read_infer_settings(parsed.config)
-        if delivered(place, "facts.json", command, "work"):
-            print(f"uploaded what was finished before: {place}/scores.npy")
-            return 0
-        if settings.address:
-            ray_cluster.reach(settings.address)
-        with ExitStack() as places:
-            parsed.output = places.enter_context(written(place, "facts.json", command))
-            parsed.model = places.enter_context(fetched(parsed.model))
-            if parsed.input is not None:
-                parsed.input = places.enter_context(fetched(parsed.input, only="graph"))
-            if parsed.targets is not None:
-                parsed.targets = places.enter_context(fetched(parsed.targets))
-            result = infer(parsed, settings)
-        print(f"{result}: {place}/scores.npy")
-        return 0
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except (OSError, RuntimeError, MemoryError) as error:
-        if isinstance(error, RuntimeError) and not is_out_of_memory(error):  # torch has no other error for it
-            raise
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    settings = read_infer_settings(parsed.config)
+    if delivered(place, "facts.json", command, "work"):
+        return f"uploaded what was finished before: {place}/scores.npy"
+    if settings.run_on == "ray":
+        ray_cluster.require("-c run_on=ray", "-c run_on=local")
+    if settings.address:
+        ray_cluster.reach(settings.address)
+    with ExitStack() as places:
+        parsed.output = places.enter_context(written(place, "facts.json", command))
+        parsed.model = places.enter_context(fetched(parsed.model))
+        if parsed.input is not None:
+            parsed.input = places.enter_context(fetched(parsed.input, only="graph"))
+        if parsed.targets is not None:
+            parsed.targets = places.enter_context(fetched(parsed.targets))
+        return f"{infer(parsed, settings)}: {place}/scores.npy"
 
 
 def infer(parsed: argparse.Namespace, settings: InferSettings) -> str:
@@ -166,9 +163,8 @@ def scored(parsed: argparse.Namespace, settings: InferSettings) -> Answer:
         )
     refuse_unused_cluster(settings, model, from_shards)
     refuse_unused_options(parsed, stated, "neighbourhood" if from_shards else method_of(settings, model))
-    for name, run_on in OF_RUN_ON.items():
-        if name in stated and settings.run_on != run_on:
-            raise ValueError(f"-c {name} is of run_on={run_on}: leave it out")
+    used_by = {f"-c {name}": run_on for name, run_on in OF_RUN_ON.items() if name in stated}
+    refuse_other_run_on(used_by, settings.run_on, "-c run_on=")
     with step_progress() as progress:
         if from_shards:
             return score_shards(parsed, settings, model, progress)
@@ -265,11 +261,16 @@ def score_graph(
     column = getattr(parsed, "id", model.tables.get("id", "id"))
     targets = None if parsed.targets is None else targets_of(parsed.targets, graph, folder, column)
     job = InferenceJob(graph, model.spec, model.state, targets, model.strategy, settings.partitions, model.filtering)
-    if method_of(settings, model) == "neighbourhood":
-        inference = NeighbourhoodInference(job, settings.batch_size)
-        scores, facts = inference.run(progress), inference.facts()
-    else:
-        scores, facts = by_rounds(job, settings, parsed.output, progress)
+    try:
+        if method_of(settings, model) == "neighbourhood":
+            inference = NeighbourhoodInference(job, settings.batch_size)
+            scores, facts = inference.run(progress), inference.facts()
+        else:
+            scores, facts = by_rounds(job, settings, parsed.output, progress)
+    except UnfitEdge as error:
+        row = row_of(error.edge, graph, table_options_of(parsed, model.tables).undirected)
+        advice = "correct it, or train with a filter that leaves such edges out"
+        raise StrategyError(f"{source}: row {row}: {error.reason}: {advice}") from error
     return ids_of(graph, folder, targets), scores, facts
 
 

@@ -134,7 +134,7 @@ def check_graph(graph: Graph) -> None:
 def check_shards(reader: GraphFeatureReader, path: Path, model: TrainedModel) -> None:
     """Raise ValueError where shards were not sampled as the model was trained, or have other columns."""
     manifest, strategy = reader.manifest, sampling_of(reader)
-    if model.strategy != strategy or model.filtering != manifest["filter"]:
+    if _drawn(model.strategy) != _drawn(strategy) or model.filtering != manifest["filter"]:
         raise ValueError(
             f"{reader.folder} was sampled by {_sampling(strategy, manifest['filter'])}, {path} was trained on "
             f"{_sampling(model.strategy, model.filtering)}: flatten again with that, or score the graph"
@@ -145,6 +145,12 @@ def check_shards(reader: GraphFeatureReader, path: Path, model: TrainedModel) ->
     refuse_other_weights(model, bool(manifest["weighted"]), str(reader.folder))
     refuse_other_edges(model.spec, reader.edge_width, manifest["weighted"], str(reader.folder))
     refuse_unused_columns(model.spec, strategy, model.filtering, reader.edge_columns, str(reader.folder))
+
+
+def _drawn(strategy: SamplingStrategy | None) -> SamplingStrategy | None:
+    """The strategy without what ``full``, which draws nothing, does not read."""
+    whole = strategy is not None and strategy.method == "full"
+    return replace(strategy, seed=0, scope="node") if strategy is not None and whole else strategy
 
 
 def refuse_other_weights(model: TrainedModel, weighted: bool, source: str) -> None:

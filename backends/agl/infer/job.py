@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from backends.agl.config import MOST_ON_RAY
 from backends.agl.flat.rounds import InEdgeTable
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.networks import SENT, check_state, model_slices, send, width_of
@@ -29,7 +30,6 @@ SCRATCH_BYTES = 1 << 28
 Nodes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 EDGES_PER_PARTITION = 1 << 22
-MOST_ON_RAY = 1 << 10  # partitions: each round has results by their square, all of which Ray's driver keeps
 ROWS_AT_ONCE = 1 << 16
 SHOWN = 100  # characters of a value in a message
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from backends.ablation import resolve
 from backends.agl.backend import AglTrainer
-from backends.agl.commandline import TrainSettings, read_train_settings
+from backends.agl.commandline import TrainSettings, read_train_settings, run_command
 from backends.agl.config import STRATEGIES, AglConfig
 from backends.agl.flat.reader import GraphFeatureReader, sampling_of
 from backends.agl.flat.sampling_strategy import SamplingStrategy, check_sampler, refuse_unused_columns
@@ -171,29 +171,26 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Train; 0 done, 1 the disk is full, a file cannot be read or a worker is lost, 2 the arguments are wrong."""
+    """Train; returns the exit code of ``run_command``."""
     parsed = parser().parse_args(arguments)
-    try:
-        settings = read_train_settings(parsed.config)
-        if not parsed.output.endswith(".safetensors"):
-            raise ValueError(f"{parsed.output} is no .safetensors file: give the name of a new .safetensors file")
-        if delivered(parsed.output, None, command := str(vars(parsed))):
-            print(f"uploaded what was finished before: {parsed.output}")
-            return 0
-        with (
-            written(parsed.output, None, command) as output,
-            locked(output),
-            fetched(parsed.input, without="" if settings.source == "graph" else "graph") as shards,
-        ):
-            if output.exists():
-                raise ValueError(f"{output} exists: give the name of a new .safetensors file")
-            result = trained(parsed, settings, shards, output)
-        print(result)
-    except (ValueError, OSError, RuntimeError, MemoryError) as error:
-        sentence = str(root_cause(error)).partition("\n")[0]  # the trace of another process stands below it
-        print(f"error: {sentence}", file=sys.stderr)
-        return 2 if isinstance(error, ValueError) else 1
-    return 0
+    return run_command(lambda: train(parsed))
+
+
+def train(parsed: argparse.Namespace) -> str:
+    """Train on shards of any place and write the model to any place; returns the result in two lines."""
+    settings = read_train_settings(parsed.config)
+    if not parsed.output.endswith(".safetensors"):
+        raise ValueError(f"{parsed.output} is no .safetensors file: give the name of a new .safetensors file")
+    if delivered(parsed.output, None, command := str(vars(parsed))):
+        return f"uploaded what was finished before: {parsed.output}"
+    with (
+        written(parsed.output, None, command) as output,
+        locked(output),
+        fetched(parsed.input, without="" if settings.source == "graph" else "graph") as shards,
+    ):
+        if output.exists():
+            raise ValueError(f"{output} exists: give the name of a new .safetensors file")
+        return trained(parsed, settings, shards, output)
 
 
 def trained(parsed: argparse.Namespace, settings: TrainSettings, shards: Path, output: Path) -> str:
@@ -249,12 +246,6 @@ def notice_of_classes(graph: Graph) -> str | None:
     )
 
 
-def root_cause(error: BaseException) -> BaseException:
-    """The error that another process raised, without the error and trace that Ray wraps around it."""
-    cause = getattr(error, "cause", None)
-    return error if cause is None else root_cause(cause)
-
-
 def train_to_best(
     trainer: AglTrainer, epochs: int, progress: ReportEpoch, checkpoints: Checkpoints | None = None
 ) -> BestEpoch:
@@ -271,6 +262,8 @@ def train_to_best(
         if problem := not_finite(newest):
             problem += f": lower -c rate={trainer.training.rate}"
             if best.validated is None:
+                if checkpoints is not None:
+                    checkpoints.remove()  # with another rate the training starts anew
                 raise ValueError(problem)
             announce(f"{problem}; training ends here, and epoch {best.epoch} is the best of those before")
             break

@@ -276,10 +276,12 @@ def main(arguments: list[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     networks = [] if parsed.bandwidth is None else [{"bandwidth": parsed.bandwidth, "latency": parsed.latency}]
     try:
+        if parsed.batches is not None and parsed.batches < 1:
+            raise ValueError(f"--batches {parsed.batches} is not allowed: give at least 1")
         records = [json.loads(path.read_text()) for path in parsed.records]
         refuse_unlike(records)
         rows = speedup_rows(records, parsed.batches, networks)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print("strategy  workers  seconds  speed-up  kind      model's error, sharing the machine")
