@@ -100,8 +100,6 @@ def inferred(parsed: argparse.Namespace) -> str:
     settings = read_infer_settings(parsed.config)
     if delivered(place, "facts.json", command, "work"):
         return f"uploaded what was finished before: {place}/scores.npy"
-    if settings.run_on == "ray":
-        ray_cluster.require("-c run_on=ray", "-c run_on=local")
     if settings.address:
         ray_cluster.reach(settings.address)
     with ExitStack() as places:
@@ -165,6 +163,8 @@ def scored(parsed: argparse.Namespace, settings: InferSettings) -> Answer:
     refuse_unused_options(parsed, stated, "neighbourhood" if from_shards else method_of(settings, model))
     used_by = {f"-c {name}": run_on for name, run_on in OF_RUN_ON.items() if name in stated}
     refuse_other_run_on(used_by, settings.run_on, "-c run_on=")
+    if settings.run_on == "ray":
+        ray_cluster.require("-c run_on=ray", "-c run_on=local")
     with step_progress() as progress:
         if from_shards:
             return score_shards(parsed, settings, model, progress)

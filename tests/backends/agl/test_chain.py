@@ -174,8 +174,14 @@ def trained(tmp_path_factory):
             lambda folder, files: [*files, "-c", "batch_size=1024"],
             "-c batch_size is not read where nodes are scored by the rounds of GraphInfer: leave it out",
         ),
-        (lambda folder, files: [*files, "-c", "hub_threshold=9"], "hub_threshold is of run_on=ray: leave it out"),
-        (lambda folder, files: [*files, "-c", "run_on=ray", "threads=4"], "threads is of run_on=local: leave it out"),
+        (
+            lambda folder, files: [*files, "-c", "hub_threshold=9"],
+            "-c run_on=local does not use -c hub_threshold: leave it out, or give -c run_on=ray",
+        ),
+        (
+            lambda folder, files: [*files, "-c", "run_on=ray", "threads=4"],
+            "-c run_on=ray does not use -c threads: leave it out, or give -c run_on=local",
+        ),
         (
             lambda folder, files: ["-i", str(folder / "flat"), "-c", "infer=graphinfer"],
             "flat holds shards, scored each by its neighbourhood: leave out -c infer, or give the graph",
@@ -211,6 +217,28 @@ def test_features_are_the_columns_of_the_training_in_any_table(tmp_path):
     first, second, third = (scores_of(tmp_path / name) for name in ("first", "second", "third"))
     assert all(np.array_equal(first[node], second[node]) for node in first)
     assert all(np.allclose(first[node], third[node], atol=1e-5) for node in first)
+
+
+@pytest.mark.parametrize("scope", ["node", "target"])
+def test_a_weight_that_sampling_cannot_use_is_named_by_its_row(tmp_path, capsys, scope):
+    files = chain(tmp_path, "gcn", "-s", "weighted(by=weight, limit=3)", "--scope", scope)
+    later = EDGES | {"weight": np.where(np.arange(len(SOURCES)) == 12, 0.0, EDGES["weight"])}
+    tables(tmp_path, edges=later)
+    arguments = ["-m", str(tmp_path / "model.safetensors"), *files, "-o", str(tmp_path / "scores")]
+    assert infer.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert re.search(r"edges\.parquet: row 13: has weight 0\.0, .*: correct it, or train with a filter", error), error
+    assert not (tmp_path / "scores").exists()
+
+
+def test_shards_of_all_in_edges_are_scored_whatever_the_seed_that_nothing_draws_by(tmp_path):
+    files = chain(tmp_path, "gcn", "-s", "full()")
+    assert flat.main([*files, "-h", "2", "-s", "full()", "--seed", "5", "-o", str(tmp_path / "again")]) == 0
+    for source in ("flat", "again"):
+        stated = ["-m", str(tmp_path / "model.safetensors"), "-i", str(tmp_path / source)]
+        assert infer.main([*stated, "-o", str(tmp_path / f"of-{source}")]) == 0
+    first, second = (scores_of(tmp_path / f"of-{source}") for source in ("flat", "again"))
+    assert all(np.array_equal(first[node], second[node]) for node in first)
 
 
 @pytest.mark.parametrize(

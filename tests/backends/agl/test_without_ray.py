@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from backends.agl.flat import __main__ as flat
+from backends.agl.infer import __main__ as infer
 from backends.agl.train import __main__ as train
 from tests.backends.agl.flat.test_commandline import write
 from tests.backends.agl.train.test_commandline import command, shards_of
+from tests.backends.agl.test_chain import chain
 from tests.graphs import awkward_graph
 
 
@@ -58,3 +60,13 @@ def test_graphtrainer_says_what_to_install_or_give(tmp_path: Path, without_ray, 
     )
     assert [path.name for path in tmp_path.iterdir()] == ["shards"]
     assert train.main(command(tmp_path, *settings, strategy="sync")) == 0
+
+
+def test_graphinfer_says_what_to_install_or_give(tmp_path: Path, without_ray, capsys):
+    files = chain(tmp_path, "gcn", "-s", "uniform(3)")
+    arguments = ["-m", str(tmp_path / "model.safetensors"), *files, "-o", str(tmp_path / "scores")]
+    assert infer.main([*arguments, "-c", "run_on=ray"]) == 2
+    assert last_line(capsys) == (
+        "error: -c run_on=ray needs the package ray: pip install -e '.[ray]', or give -c run_on=local"
+    )
+    assert not (tmp_path / "scores").exists() and infer.main(arguments) == 0

@@ -160,9 +160,17 @@ def test_shards_of_another_job_are_not_reused(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         flat(tmp_path / "out", text="uniform(1)", progress=interrupt)
+    with pytest.raises(ValueError, match=r"\.out\.partial holds 1 finished shards of another job, or of tables that"):
+        flat(tmp_path / "out")
+    shutil.rmtree(tmp_path / ".out.partial" / "sizes")  # one that finished no shard is of no use
     flat(tmp_path / "out")
     flat(tmp_path / "whole")
     assert everything(tmp_path / "out") == everything(tmp_path / "whole")
+
+
+def test_more_reducers_than_ray_can_serve_are_refused():
+    with pytest.raises(ValueError, match="partitions=1025 is not allowed with run_on=ray: give at most 1024"):
+        FlattenJob(parse_sampling("full()", 1), run_on="ray", partitions=1025)
 
 
 @pytest.mark.parametrize("name", ["shard_records", "threads", "partitions", "hub_threshold"])

@@ -196,6 +196,7 @@ MISTAKES = [
     (["-c", "batch=4"], "-c batch is now batch_size: give batch_size=4"),
     (["-c", "batch_size=0"], "-c batch_size=0 is not allowed: at least 1"),
     (["-c", "rate=nan"], "-c rate=nan is not allowed"),
+    (["-c", "slope=nan"], "-c slope=nan is not allowed: give a finite number"),
     (["-c", "dropout=1"], "-c dropout=1.0 is not allowed: below 1"),
     (["-c", "head=two"], "-c head=two is not allowed: one of none, linear"),
     (["-c", "workers=2"], "workers=2 needs a strategy of many workers: one of sync, async, bounded, allreduce"),
