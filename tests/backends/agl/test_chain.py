@@ -219,28 +219,6 @@ def test_features_are_the_columns_of_the_training_in_any_table(tmp_path):
     assert all(np.allclose(first[node], third[node], atol=1e-5) for node in first)
 
 
-@pytest.mark.parametrize("scope", ["node", "target"])
-def test_a_weight_that_sampling_cannot_use_is_named_by_its_row(tmp_path, capsys, scope):
-    files = chain(tmp_path, "gcn", "-s", "weighted(by=weight, limit=3)", "--scope", scope)
-    later = EDGES | {"weight": np.where(np.arange(len(SOURCES)) == 12, 0.0, EDGES["weight"])}
-    tables(tmp_path, edges=later)
-    arguments = ["-m", str(tmp_path / "model.safetensors"), *files, "-o", str(tmp_path / "scores")]
-    assert infer.main(arguments) == 2
-    error = capsys.readouterr().err
-    assert re.search(r"edges\.parquet: row 13: has weight 0\.0, .*: correct it, or train with a filter", error), error
-    assert not (tmp_path / "scores").exists()
-
-
-def test_shards_of_all_in_edges_are_scored_whatever_the_seed_that_nothing_draws_by(tmp_path):
-    files = chain(tmp_path, "gcn", "-s", "full()")
-    assert flat.main([*files, "-h", "2", "-s", "full()", "--seed", "5", "-o", str(tmp_path / "again")]) == 0
-    for source in ("flat", "again"):
-        stated = ["-m", str(tmp_path / "model.safetensors"), "-i", str(tmp_path / source)]
-        assert infer.main([*stated, "-o", str(tmp_path / f"of-{source}")]) == 0
-    first, second = (scores_of(tmp_path / f"of-{source}") for source in ("flat", "again"))
-    assert all(np.array_equal(first[node], second[node]) for node in first)
-
-
 @pytest.mark.parametrize(
     "columns", [{"label": ["a", "b"] * 30}, {"label": [-2] * COUNT}, {"split": ["holdout"] * COUNT}]
 )

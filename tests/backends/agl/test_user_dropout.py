@@ -1,7 +1,6 @@
 """Random numbers of a user's model: what it drops is drawn for each worker, and again where a training goes on."""
 
 import numpy as np
-import pytest
 import torch
 from safetensors.numpy import load_file
 
