@@ -174,14 +174,8 @@ def trained(tmp_path_factory):
             lambda folder, files: [*files, "-c", "batch_size=1024"],
             "-c batch_size is not read where nodes are scored by the rounds of GraphInfer: leave it out",
         ),
-        (
-            lambda folder, files: [*files, "-c", "hub_threshold=9"],
-            "-c run_on=local does not use -c hub_threshold: leave it out, or give -c run_on=ray",
-        ),
-        (
-            lambda folder, files: [*files, "-c", "run_on=ray", "threads=4"],
-            "-c run_on=ray does not use -c threads: leave it out, or give -c run_on=local",
-        ),
+        (lambda folder, files: [*files, "-c", "hub_threshold=9"], "run_on=local does not use -c hub_threshold: leave"),
+        (lambda folder, files: [*files, "-c", "run_on=ray", "threads=4"], "run_on=ray does not use -c threads: leave"),
         (
             lambda folder, files: ["-i", str(folder / "flat"), "-c", "infer=graphinfer"],
             "flat holds shards, scored each by its neighbourhood: leave out -c infer, or give the graph",
