@@ -182,8 +182,20 @@ def trained(cells: list[Cell], folder: Path, device: str) -> list[dict[str, Any]
     return results
 
 
+def write(results: list[dict[str, Any]], path: Path) -> None:
+    """Write the results, or print them where the folder cannot be written: raises OSError then."""
+    try:
+        write_atomic({path: json.dumps(results, indent=1)})
+    except OSError as error:
+        print(json.dumps(results))
+        raise OSError(f"{path} cannot be written ({error}): the results are printed instead") from error
+
+
 def main(arguments: list[str]) -> int:
-    """Join the ranks of torchrun and train; returns the exit code, 2 where no cell can be trained so."""
+    """Join the ranks of torchrun and train; returns the exit code.
+
+    1 where the results cannot be written, 2 where no cell can be trained so.
+    """
     parser = argparse.ArgumentParser("torchrun -m backends.blocksparse.rank", description=__doc__)
     parser.add_argument("folder", type=Path, help="what `python -m harness plan --out FOLDER --with-data` wrote")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: a device for each local rank")
@@ -196,14 +208,20 @@ def main(arguments: list[str]) -> int:
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
+    local, devices = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+    if options.device == "cuda" and local >= devices:
+        print(f"local rank {local} has no device, of {devices}: start fewer, or give --device cpu", file=sys.stderr)
+        return 2
     if options.device == "cuda":
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(local)
     distributed.init_process_group("nccl" if options.device == "cuda" else "gloo")
     try:
         results = trained(cells, options.folder, options.device)
         if results and distributed.get_rank() == 0:
-            path = options.folder / f"ranks-{len(results[0]['ranks'])}.json"
-            write_atomic({path: json.dumps(results, indent=1)})
+            write(results, options.folder / f"ranks-{len(results[0]['ranks'])}.json")
+    except OSError as error:
+        print(error, file=sys.stderr)
+        return 1
     finally:
         distributed.destroy_process_group()
     return 0 if results else 2

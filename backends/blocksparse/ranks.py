@@ -52,10 +52,6 @@ class RanksTrainer(BlocksparseTrainer):
 
     def distribute(self, state: State, clock: Clock) -> None:
         """Cut the graph and hand the slices to the ranks; raises Unsupported where ranks cannot divide it."""
-        self.layout = self.config.layout(self.graph.nodes)
-        self.refuse_columns(self.graph, self.spec, self.training, self.plan)
-        refuse_fanouts(self.spec, self.config.name)
-        check_blocks(self.layout, self.graph, self.config.bounds)
         self.initial, self.cuts = state, dict[int, tuple[Graph, Cut]]()
         self.objects: dict[int, RankObjects] = {}
         self.asked: dict[int, tuple[Nodes, list[Nodes]]] = {}  # what the ranks of a graph answered last
@@ -63,6 +59,10 @@ class RanksTrainer(BlocksparseTrainer):
         self.trains = False
         self.whole: list[LayerMatrix] | None = None
         self.traffic: list[dict[str, float]] = []
+        self.layout = self.config.layout(self.graph.nodes)
+        self.refuse_columns(self.graph, self.spec, self.training, self.plan)
+        refuse_fanouts(self.spec, self.config.name)
+        check_blocks(self.layout, self.graph, self.config.bounds)
         self.ranks = self.ranks_of(self.graph, clock)
 
     def ranks_of(self, graph: Graph, clock: Clock | None = None) -> RankObjects:

@@ -56,6 +56,8 @@ def _check_lengths(
     rows, columns = csr.shape
     if rows > columns:
         raise ValueError(f"{rows} rows of {columns} columns have no self loops: each row must be a column")
+    if len(csr.indptr) != rows + 1 or int(csr.indptr[-1]) != len(csr.indices):
+        raise ValueError(f"indptr has {len(csr.indptr)} entries: {rows} rows need {rows + 1}, up to {len(csr.indices)}")
     if scale is not None and len(scale) != columns:
         raise ValueError(f"scale has {len(scale)} entries for {columns} columns: give one for each")
     if positions is not None and len(positions) != csr.nnz:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from backends.kernels.definition import Drawing, Nodes, Reaches
 from backends.kernels.dispatch import sampling_implementation
 from backends.kernels.samplers import SummedWeights, Weights, sampler_of, values_and_sums
-from backends.kernels.sampling import checked_fanouts, checked_nodes, distinct, row_places
+from backends.kernels.sampling import check_lengths, checked_fanouts, checked_nodes, distinct, row_places
 from datasets.csr import Csr, index_dtype
 
 Fanouts = Sequence[int | None]
@@ -92,6 +92,7 @@ def khop(
     """
     fanouts = checked_fanouts(fanouts, sampler, replacement)
     values, sums = values_and_sums(weight)
+    check_lengths(csr, sums)
     sampler_of(sampler, values, csr.nnz, replacement)
     sampler = sampler if any(fanouts) else "full"
     roots = distinct(checked_nodes(targets, csr.shape[0], "target"))

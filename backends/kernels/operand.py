@@ -25,6 +25,7 @@ def partition_rows(csr: Csr, parts: int) -> NDArray[np.int64]:
     """Cut the rows into ``parts`` consecutive pieces of about equal cost; bounds [parts + 1]."""
     if parts < 1:
         raise ValueError(f"parts={parts} is not allowed: at least 1")
+    _check_starts(csr)
     if extension is not None and _fits_native(csr):
         bounds = np.empty(parts + 1, dtype=np.int64)
         extension.cut_pieces(csr.indptr, _ROW_COST, bounds)

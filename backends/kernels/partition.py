@@ -163,6 +163,8 @@ class UndirectedGraph:
             layout = "" if parts.flags.c_contiguous else ", not contiguous"
             shape = f"{parts.dtype} {list(parts.shape)}{layout}"
             raise ValueError(f"parts is {shape}: contiguous int32 [{self.nodes}] is needed, as it is written over")
+        if self.nodes and not 0 <= int(parts.min()) <= int(parts.max()) < count:
+            raise ValueError(f"parts reach from {parts.min()} to {parts.max()}: allowed are 0 to {count - 1}")
         loads = np.empty((count, self.node_weights.shape[1]), dtype=np.int64)
         extension.refine(*self._arrays, self.directions, bounds, volume, parts, loads, threads)
         return loads

@@ -58,6 +58,7 @@ def sample_neighbors(
     ValueError for arguments that are not allowed.
     """
     values, sums = values_and_sums(weight)
+    check_lengths(csr, sums)
     sampler_of(sampler, values, csr.nnz, replacement)
     nodes = checked_nodes(nodes, csr.shape[0], "node")
     (fanout,) = checked_fanouts([fanout], sampler, replacement)
@@ -82,6 +83,18 @@ def first_neighbors(csr: Csr, nodes: NDArray[np.integer], fanout: int | None) ->
     ids = positions if csr.edge_ids is None else csr.edge_ids[positions]
     indptr = indptr.astype(index_dtype(len(positions)))
     return SampledEdges(Csr(indptr, csr.indices[positions], (len(nodes), csr.shape[1]), ids), positions)
+
+
+def check_lengths(csr: Csr, sums: NDArray[np.float64] | None) -> None:
+    """Raise ValueError for row starts, or sums of weights, beyond which a kernel would read."""
+    rows, edges = csr.shape[0], csr.nnz
+    if csr.indptr.shape != (rows + 1,) or int(csr.indptr[0]) != 0 or int(csr.indptr[-1]) != edges:
+        raise ValueError(f"indptr has shape {list(csr.indptr.shape)}: {rows} rows need {rows + 1} starts, 0 to {edges}")
+    for name, array in (("indptr", csr.indptr), ("indices", csr.indices)):
+        if array.dtype.kind not in "iu":
+            raise ValueError(f"{name} is of {array.dtype}: whole numbers are needed")
+    if sums is not None and sums.shape != (edges,):
+        raise ValueError(f"sums of weights have shape {list(sums.shape)}: one is needed for each of {edges} edges")
 
 
 def checked_nodes(nodes: NDArray[np.integer], count: int, name: str) -> Nodes:

@@ -101,6 +101,7 @@ def main(arguments: list[str]) -> None:
     backend = arguments.pop(2)
     rank, ranks, owner, descriptor, store, stacks = map(int, arguments)
     die_with(owner)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal: the owner ends the ranks
     for inherited in (descriptor, store, stacks):
         os.set_inheritable(inherited, False)
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=False)

@@ -4,6 +4,8 @@ import atexit
 import os
 import pickle
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -55,10 +57,19 @@ class RankProcess:
         child_end.close()
         self.ended = end_of(self.process.pid)
 
+    def limit(self, seconds: float | None) -> None:
+        """Let sending and reading take so long at most, then raise BlockingIOError: a stopped rank reads nothing."""
+        spans = struct.pack("ll", 0, 0) if seconds is None else struct.pack("ll", int(seconds) + 1, 0)
+        with socket.socket(fileno=os.dup(self.pipe.fileno())) as end:
+            for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+                end.setsockopt(socket.SOL_SOCKET, option, spans)
+
     def answer(self) -> tuple[Any, rank.Failure | None] | None:
         """Read an answer that has arrived; ``None`` where the process ended without one."""
         try:
             answer: tuple[Any, rank.Failure | None] = pickle.loads(self.pipe.recv_bytes())
+        except BlockingIOError:  # it stopped amid an answer
+            raise
         except (EOFError, OSError):  # OSError: it ended amid an answer
             return None
         return answer
@@ -152,14 +163,21 @@ class RankPool:
             try:
                 for process, request in zip(self.processes, requests, strict=True):
                     with suppress(BrokenPipeError, ConnectionResetError):  # the answers tell how it ended
-                        process.pipe.send(request)
-                        if file is not None:
-                            reduction.send_handle(process.pipe, file.fileno(), process.process.pid)
+                        self._send(process, request, name, file)
                 return self._answers(name)
             except BaseException as error:
                 self.status = getattr(error, "status", "oom" if is_out_of_memory(error) else "error")
                 self.close()
                 raise
+
+    def _send(self, process: RankProcess, request: tuple[Any, ...], name: str, file: IO[bytes] | None) -> None:
+        process.limit(seconds_left())
+        try:
+            process.pipe.send(request)
+            if file is not None:
+                reduction.send_handle(process.pipe, file.fileno(), process.process.pid)
+        except BlockingIOError:
+            raise self._late([process], name) from None
 
     def _answers(self, name: str) -> list[Any]:
         """One answer of each rank; raises RankFailed for the first that fails."""
@@ -177,7 +195,11 @@ class RankPool:
         return [answers[number] for number in range(self.size)]
 
     def _checked(self, process: RankProcess, name: str) -> Any:
-        answer = process.answer()
+        process.limit(seconds_left())
+        try:
+            answer = process.answer()
+        except BlockingIOError:
+            raise self._late([process], name) from None
         if answer is None:
             raise self._gone(process, name)
         value, failure = answer

@@ -29,11 +29,15 @@ Plan = dict[str, Any]
 
 @dataclass(frozen=True)
 class CellOutcome:
-    """What one run says about one cell: its status, median seconds where it is ok, its checked environment."""
+    """What one run says about one cell: its status, median seconds where it is ok, its checked environment.
+
+    ``extrapolated`` seconds are those of a part, scaled to a whole epoch.
+    """
 
     status: str
     seconds: float | None
     checked: dict[str, Any]
+    extrapolated: bool = False
 
 
 class Checkout:
@@ -157,7 +161,7 @@ def _outcome(record: dict[str, Any], out: Path) -> CellOutcome:
         words = f"{record['status']} ({record['message']})" if record.get("message") else record["status"]
         return CellOutcome(words, None, checked)
     seconds = median(record["epochs"]["seconds"]) * record.get("extrapolated", 1.0)
-    return CellOutcome("ok", seconds, checked)
+    return CellOutcome("ok", seconds, checked, "extrapolated" in record)
 
 
 def _last_line(text: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.compare.between_folders import change_of_pairs, judge_together
 from harness.compare.factor import Factor
-from harness.compare.verdict import NOT_COMPARABLE, Verdict
+from harness.compare.verdict import NOT_COMPARABLE, TIMED_OTHERWISE, Verdict
 from harness.report.comparisons import dataset_comparisons, divides_nodes, of_scenarios
 from harness.report.rows import Row
 from harness.report.scopes import Scope
@@ -73,7 +73,7 @@ def _verdicts(tables: Sequence[tuple[Scope, str, Row, Row]], threshold: float) -
 def _ratios(a: Row, b: Row) -> list[float]:
     """Ratios B / A of the processes of one pass; none where seconds are no speed, or rank nothing."""
     is_no_speed = any(row.oversubscribed or row.inline or row.simulated for row in (a, b))
-    if is_no_speed or divides_nodes(a.record["config"]):
+    if is_no_speed or divides_nodes(a.record["config"]) or a.timed_otherwise(b):
         return []
     return ratios_of_pairs(b.paired_samples(), a.paired_samples())
 
@@ -93,6 +93,8 @@ def _why_no_pair(a: Row, b: Row) -> str:
         return f"measured inside of the parent process (launcher=inline), no speed: {', '.join(inline)}"
     if simulated := [row.label for row in (a, b) if row.simulated]:
         return f"seconds of a simulated clock, no speed: {', '.join(simulated)}"
+    if a.timed_otherwise(b):
+        return TIMED_OTHERWISE
     if alone := [row.label for row in (a, b) if row.alone]:
         return f"measured alone, for lack of memory beside the others: {', '.join(alone)}"
     return "no group holds both: measure them in one sweep"

@@ -11,12 +11,21 @@ import numpy as np
 
 from harness.compare.between_folders import IN_TURNS, Change, change_of_seeds, judge_together
 from harness.compare.factor import FASTER, NOT_SIGNIFICANT, SLOWER, UNDECIDED, Factor
-from harness.compare.verdict import FAILS_NOW, NOT_COMPARABLE, NOT_OF_THE_CODE, Verdict, differing, verdict_by_status
-from harness.report.rows import Row, by_process, rows, seconds
+from harness.compare.verdict import (
+    FAILS_NOW,
+    NOT_COMPARABLE,
+    NOT_OF_THE_CODE,
+    TIMED_OTHERWISE,
+    Verdict,
+    differing,
+    verdict_by_status,
+)
+from harness.report.rows import Row, rows
 from harness.store.files import environment_of, find_records, root_and_part
 from harness.store.left_out import LeftOut
 from harness.store.naming import flatten, label
 from harness.store.record import Record, RecordError, StoredRecord
+from harness.store.samples import by_process, seconds
 from harness.store.statistics import median
 
 RunKey = tuple[str, str]  # a group and the id of one run of it
@@ -153,7 +162,7 @@ def _compared(older: MeasuredFolder, newer: MeasuredFolder, place_a: str, place_
     if differing := _differing(a, b):
         return Verdict(name, *medians, None, NOT_COMPARABLE, differing)
     if None in medians:
-        statuses = (a.row.record["status"], b.row.record["status"])
+        statuses = (_status(a.row), _status(b.row))
         return verdict_by_status(name, *medians, statuses)
     if failed := _failed_seeds(a, b):
         return Verdict(name, *medians, None, FAILS_NOW, failed)
@@ -168,8 +177,17 @@ def _compared(older: MeasuredFolder, newer: MeasuredFolder, place_a: str, place_
         overrides = " ".join(b.row.record.get("overrides", [])) or "OVERRIDES"
         reason = f"both measured nothing beside it in its group: measure them in turns, {IN_TURNS} {overrides}"
         return Verdict(name, *medians, None, NOT_COMPARABLE, reason)
+    if a.row.extrapolated_seeds.intersection(seeds) != b.row.extrapolated_seeds.intersection(seeds):
+        return Verdict(name, *medians, None, NOT_COMPARABLE, TIMED_OTHERWISE)
     unchanged = [place for place in beside if _same_code(older.cells[place], newer.cells[place])]
     return ComparedCell(name, (place_a, place_b), (before, after), unchanged or beside, seeds, bool(unchanged))
+
+
+def _status(row: Row) -> str:
+    """The status of a row's seeds: a failure that may be the code's counts before one that says nothing about it."""
+    statuses = [record["status"] for _, record in row.cells]
+    of_code = [status for status in statuses if status not in NOT_OF_THE_CODE]
+    return "ok" if "ok" in statuses else next(iter(of_code or statuses))
 
 
 def _listed(seeds: Collection[int]) -> str:

@@ -16,7 +16,7 @@ from typing import Any, cast
 from harness.compare.checkout import CellOutcome, Checkout, Plan
 from harness.compare.factor import UNDECIDED
 from harness.compare.signed_ranks import SequentialRule
-from harness.compare.verdict import Verdict, differing, verdict_by_status
+from harness.compare.verdict import NOT_COMPARABLE, TIMED_OTHERWISE, Verdict, differing, verdict_by_status
 from harness.launcher.process import Guard
 from harness.store.naming import label
 from harness.store.record import Record
@@ -49,6 +49,8 @@ class PairedCell:
             return
         self.a.append(first)
         self.b.append(second)
+        if outcomes[0].extrapolated != outcomes[1].extrapolated:
+            self.verdict = Verdict(self.name, median(self.a), median(self.b), None, NOT_COMPARABLE, TIMED_OTHERWISE)
 
     def look(self, rule: SequentialRule, cells: int) -> None:
         """Judge the pairs so far, where the rule says that it is time."""

@@ -9,6 +9,7 @@ from harness.report.content import NOTHING, Cell, Table, Value, columns
 from harness.store.naming import flatten
 
 NOT_COMPARABLE, FAILS_NOW, WORKS_NOW = "not comparable", "fails now", "works now"
+TIMED_OTHERWISE = "whole epochs on one side, a part of them on the other: set training.batch_limit for both"
 NOT_OF_THE_CODE = ("interrupted", "not_installed")
 
 

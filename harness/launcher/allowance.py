@@ -64,8 +64,9 @@ def expected_seconds(cell: CellRun, calls: int, process: int) -> float:
     call = cell.warm_call or 0.0
     turn = (calls + 1) * call
     left = cell.processes - process
-    # The first opening is over, or was the first process's; the others verify nothing.
-    openings = max(left, 1) - (process == 0)  # a cell without a process left is opened once more to end it
+    # The first opening is the first process's, unless its worker could not live beside the others. The others verify
+    # nothing. A cell without a process left is opened once more to end it.
+    openings = max(left, 1) - (process == 0 and cell.worker is not None)
     seconds = openings * cell.fresh_seconds + left * cell.budget.expected(turn) * turn
     seconds += call if cell.measure["memory"] else 0.0
     if cell.trains_to_end:

@@ -41,6 +41,7 @@ class CellRun:
         self.left = float(self.measure["deadline_seconds"])
         self.ends = math.inf  # when its group's time is over, of ``time.monotonic``
         self.processes = self.measure["processes"]  # fresh ones that take samples, fewer where the group's time ends
+        self.ending = False  # with the processes that it has, in one that takes no samples
         self.tried_alone: Callable[[CellRun, CellFailed], bool] = lambda cell, failure: False
 
     @property
@@ -201,7 +202,9 @@ class CellRun:
         try:
             yield
         except CellFailed as failure:
-            if self.tried_alone(self, failure):
+            if self.ending and failure.status in ("timeout", "oom"):
+                self._end(self._without_facts(failure, " in the process that was to end it"))
+            elif self.tried_alone(self, failure):
                 self.close()
                 self.opened, self.outcome = None, self.outcome.anew()
             else:

@@ -26,6 +26,7 @@ from harness.measure.sources import commit
 __all__ = ["Busy", "run_groups", "terminate_as_interrupt"]
 
 RESIDENT_SHARE = 0.6
+IMPORTED_BYTES = 1 << 29  # of a worker with its engine, an estimate from above
 
 
 def run_groups(
@@ -121,8 +122,9 @@ class GroupRun:
                 cell.fail(CellFailed("interrupted", "ended by Ctrl-C or SIGTERM"))
             raise
         finally:
-            for cell in self.cells:
-                cell.close()
+            with ExitStack() as closing:  # one that cannot be closed leaves no other open
+                for cell in self.cells:
+                    closing.callback(cell.close)
         return [cell.record for cell in self.cells if cell.record is not None]
 
     def _measure(self) -> None:
@@ -165,7 +167,12 @@ class GroupRun:
 
     def _open_first(self) -> bool:
         """Open each cell for the first time; False when the workers cannot live side by side and are closed again."""
-        self._start(self._open_cells())
+        cells, size = self._open_cells(), self._wave
+        for first in range(0, len(cells), size):
+            self._start(cells[first : first + size])
+            if len(self._at_work()) > 1 and not self._fit():
+                self._open_alone()
+                return False
         for cell in self._at_work():
             cell.open()
             if len(self._at_work()) > 1 and not self._fit():
@@ -227,21 +234,27 @@ class GroupRun:
 
     def _end_early(self, cell: CellRun) -> None:
         """End a cell with the samples of its earlier processes, in one that takes none."""
+        cell.ending = True
         self._start([cell])
         cell.open()
         self._measure_memory(cell, cell.processes - 1)
         self._end_process(cell, cell.processes - 1)
 
     def _start(self, cells: list[CellRun]) -> None:
-        """Let cells import their engines, as many at once as there are cores; all later steps are done in turns."""
-        cores = max(1, len(os.sched_getaffinity(0)))
-        for first in range(0, len(cells), cores):
-            wave = cells[first : first + cores]
+        """Let cells import their engines, some at once; all later steps are done in turns."""
+        for first in range(0, len(cells), self._wave):
+            wave = cells[first : first + self._wave]
             for cell in wave:
                 self.allowance.limit(cell)
                 cell.start()
             for cell in wave:
                 cell.started()
+
+    @property
+    def _wave(self) -> int:
+        """Cells that import their engines at once: as many as there are cores, and as memory holds."""
+        cores = len(os.sched_getaffinity(0))
+        return max(1, min(cores, int(RESIDENT_SHARE * memory.total() / IMPORTED_BYTES)))
 
     def _fit(self) -> bool:
         """Whether the open workers use no more than their share of the memory of the machine and of its device."""

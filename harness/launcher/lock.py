@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +14,8 @@ class Busy(Exception):
 
 
 def lock_path() -> Path:
-    """The machine's lock file; all users share it."""
-    return Path(tempfile.gettempdir()) / "gnn-harness.launcher.lock"
+    """The machine's lock file; all users share it, also where the folder is full."""
+    return Path(os.environ.get("TMPDIR") or "/tmp") / "gnn-harness.launcher.lock"
 
 
 def holder() -> str:

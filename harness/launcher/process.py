@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -124,7 +125,8 @@ class Guard:
     def close(self) -> None:
         """Let the guard end."""
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):  # of a guard that was killed
+            self._process.stdin.close()
         self._process.wait()
 
 

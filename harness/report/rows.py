@@ -15,6 +15,7 @@ from harness.store import shape, shortened, statistics
 from harness.store.files import by_age
 from harness.store.naming import has_lent_loss, labels
 from harness.store.record import Record, StoredRecord
+from harness.store.samples import by_process, first_calls, seconds
 from harness.store.shape import Doubt
 from harness.store.statistics import Summary
 
@@ -162,6 +163,11 @@ class Row:
         """The seeds of which only some batches were timed."""
         return {record["config"]["seed"] for record in self.ok if "extrapolated" in record}
 
+    def timed_otherwise(self, other: "Row") -> bool:
+        """Whether one of two rows alone timed whole epochs, of a seed that both have."""
+        both = {record["config"]["seed"] for record in self.ok} & {record["config"]["seed"] for record in other.ok}
+        return self.extrapolated_seeds & both != other.extrapolated_seeds & both
+
     @property
     def simulated(self) -> bool:
         """Whether the engine's clock is simulated: such seconds are no speed."""
@@ -271,25 +277,6 @@ def _unchecked(record: Record) -> list[Doubt]:
     if record["config"].get("measure", {}).get("parity", True):
         return []
     return [Doubt("unchecked", "the parity gate was left out", "measure.parity=true")]
-
-
-def seconds(record: Record) -> list[float]:
-    """Samples of the timed call in seconds, scaled to whole epochs."""
-    return [value * record.get("extrapolated", 1.0) for value in record["epochs"]["seconds"]]
-
-
-def first_calls(record: Record) -> list[float]:
-    """The discarded calls of the samples in seconds, scaled to whole epochs."""
-    return [value * record.get("extrapolated", 1.0) for value in record["epochs"]["first"]]
-
-
-def by_process(record: Record, values: Sequence[float]) -> dict[int, list[float]]:
-    """Values of the samples of a record by fresh process; records before protocol 3 are of one process."""
-    numbers = record["epochs"].get("process") or [0] * len(values)
-    processes: dict[int, list[float]] = {}
-    for number, value in zip(numbers, values, strict=True):
-        processes.setdefault(number, []).append(value)
-    return processes
 
 
 def _by_pass(records: Iterable[Record]) -> dict[str, list[float]]:

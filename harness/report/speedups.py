@@ -94,7 +94,7 @@ def contest(row: Row, peer: Row, rows: Sequence[Row]) -> str:
     others = [other for other in rows if other.peer and other is not peer and other.dtype == peer.dtype]
     ratios = [(other.label, ratio_of(other, peer)) for other in others]
     faster = [label for label, ratio in ratios if ratio is not None and ratio.low < 1 / FAR]
-    uneven = "extrapolated beside whole epochs" if row.extrapolated_seeds != peer.extrapolated_seeds else ""
+    uneven = "extrapolated beside whole epochs" if row.timed_otherwise(peer) else ""
     return ", ".join(filter(None, [uneven, f"{', '.join(faster)} may be faster" if faster else ""]))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.store.naming import flatten, label
 from harness.store.record import Record
+from harness.store.samples import median_seconds
 from harness.store.statistics import median
 
 if TYPE_CHECKING:
@@ -14,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def row(path: Path, record: Record) -> dict[str, Any]:
-    """Flatten one record: dotted keys, lists as JSON text, medians of the samples beside them (seconds)."""
+    """Flatten one record: dotted keys, lists as JSON text, medians beside them (seconds; of whole epochs)."""
     flat: dict[str, Any] = {"path": str(path), "label": label(record)}
     flat |= {key: _cell(value) for key, value in flatten(record).items()}
     epochs = record.get("epochs")
     if epochs:
-        flat["epochs.median_seconds"] = median(epochs["seconds"])
+        flat["epochs.median_seconds"] = median_seconds(record)
         flat |= {f"epochs.median_{name}": median(values) for name, values in epochs["phases"].items() if values}
     return flat
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 from harness.planning.schema import TrackerConfig
 from harness.store.naming import flatten, label
 from harness.store.record import Record
-from harness.store.statistics import median
+from harness.store.samples import median_seconds
 
 SUMMARIZED = ("status", "message", "group", "environment", "prepare", "metrics", "memory", "limits", "extrapolated")
 
@@ -70,8 +70,10 @@ def history(record: Record) -> list[dict[str, float]]:
     """The samples of the timed call, then the curve of the accuracy pass, as rows to log (seconds)."""
     rows: list[dict[str, float]] = []
     epochs: Mapping[str, Any] = record.get("epochs", {})
-    series = {key: epochs[key] for key in ("seconds", "cpu_seconds", "loss") if key in epochs}
-    series |= {f"phases/{name}": values for name, values in epochs.get("phases", {}).items()}
+    scale = record.get("extrapolated", 1.0)  # of a part to a whole epoch
+    series = {key: [scale * value for value in epochs[key]] for key in ("seconds", "cpu_seconds") if key in epochs}
+    series |= {"loss": epochs["loss"]} if "loss" in epochs else {}
+    series |= {f"phases/{name}": [scale * one for one in values] for name, values in epochs.get("phases", {}).items()}
     for index in range(len(epochs.get("seconds", []))):
         rows.append({f"epoch/{key}": values[index] for key, values in series.items() if index < len(values)})
     names = ("validation/epoch", "validation/loss", "validation/score")
@@ -82,7 +84,7 @@ def summary(record: Record) -> dict[str, Any]:
     """Values for W&B's table of runs: status, scores, memory, hit rate, the median epoch (seconds)."""
     values = flatten({key: value for key, value in record.items() if key in SUMMARIZED})
     if "epochs" in record:
-        values["epoch_median_seconds"] = median(record["epochs"]["seconds"])
+        values["epoch_median_seconds"] = median_seconds(record)
     if "hit_rate" in record.get("cache", {}):
         values["cache.hit_rate"] = record["cache"]["hit_rate"]
     return values

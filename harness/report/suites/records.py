@@ -9,10 +9,11 @@ from harness.planning.suite import Suite
 from harness.report.comparisons import Comparison, DatasetComparisons, dataset_comparisons
 from harness.report.content import Block, Section, Table
 from harness.report.published import suites
-from harness.report.rows import Row, by_process
+from harness.report.rows import Row
 from harness.report.scopes import Scope, by_scope, newest_protocol
 from harness.store.naming import distinctions
 from harness.store.record import StoredRecord
+from harness.store.samples import by_process
 from harness.store.statistics import summarize
 from harness.usage import UsageError
 

@@ -15,7 +15,7 @@ import pytest
 from backends.ablation import resolve
 from backends.batches import BatchPlan
 from backends.blocksparse.config import BlocksparseConfig
-from backends.blocksparse.rank import cells_in, part_of
+from backends.blocksparse.rank import cells_in, part_of, write
 from backends.contract import Unsupported
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.registry import runtime
@@ -110,6 +110,12 @@ def test_a_start_that_does_not_fit_says_what_to_do(tmp_path: Path, world: str | 
     done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert words in done.stderr
+
+
+def test_results_that_cannot_be_written_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(OSError, match=r"ranks-1.json cannot be written .*: the results are printed instead"):
+        write([{"ranks": [{"loss": 0.5}]}], tmp_path / "absent" / "ranks-1.json")
+    assert json.loads(capsys.readouterr().out) == [{"ranks": [{"loss": 0.5}]}]
 
 
 def planned(folder: Path, graph: Graph, model: ModelConfig, ranks: int = 1) -> dict[str, Any]:

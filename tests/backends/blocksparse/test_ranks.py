@@ -12,6 +12,7 @@ from backends.base.propagation import steps_of
 from backends.batches import BatchPlan
 from backends.blocksparse.config import BlocksparseConfig
 from backends.blocksparse.layout import RankLayout
+from backends.blocksparse.ranks import RanksTrainer
 from backends.contract import Unsupported
 from backends.memory_errors import is_out_of_memory
 from backends.model import ModelSpec, TrainingSpec, initial_state
@@ -219,6 +220,10 @@ def test_more_row_blocks_than_nodes_are_unsupported():
     spec = spec_of("gcn", graph)
     with pytest.raises(Unsupported, match="8 row blocks, the graph has 7 nodes"):
         trained(graph, spec, TrainingSpec(), ranks=8)
+    trainer = RanksTrainer(BlocksparseConfig(ranks=8))
+    with pytest.raises(Unsupported):
+        trainer.prepare(graph, spec, TrainingSpec(), initial_state(spec, 0), BatchPlan(np.arange(7)), PlainClock())
+    trainer.close()
 
 
 @pytest.mark.parametrize(("ranks", "replication"), [(6, 4), (4, 4), (8, 3), (0, 1)])

@@ -78,6 +78,9 @@ def test_parts_that_could_not_be_written_over_are_refused():
     for parts in (np.zeros(20, dtype=np.int64), np.zeros(40, dtype=np.int32)[::2], np.zeros(19, dtype=np.int32)):
         with pytest.raises(ValueError, match=r"contiguous int32 \[20\] is needed"):
             graph.refine(parts, 2, bounds, 1)
+    for part in (-1, 2):
+        with pytest.raises(ValueError, match=r"parts reach from .*: allowed are 0 to 1"):
+            graph.refine(np.full(20, part, dtype=np.int32), 2, bounds, 1)
 
 
 def test_rows_are_taken_by_any_integers_and_weights_in_any_layout():

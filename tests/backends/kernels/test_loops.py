@@ -46,3 +46,9 @@ def test_a_matrix_that_has_a_self_loop_is_refused(native, monkeypatch):
         monkeypatch.setattr(loops, "extension", None)
     with pytest.raises(ValueError, match=r"row 1 has an edge from 1|a row has an edge from itself"):
         with_self_loops(Csr(np.array([0, 1, 2]), np.array([1, 1]), (2, 2)))
+
+
+def test_row_starts_of_another_length_are_refused():
+    for indptr in ([0, 1000], [0, 1], [0, 0, 0]):
+        with pytest.raises(ValueError, match=r"indptr has \d entries: \d rows need \d, up to"):
+            with_self_loops(Csr(np.array(indptr), np.array([1, 0]), (1, 2)))

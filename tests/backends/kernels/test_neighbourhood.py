@@ -322,6 +322,15 @@ BAD = np.where(CSR.destinations == 1, np.float32(np.nan), np.float32(1))
         (lambda: summed(CSR, np.zeros(CSR.nnz, dtype=np.float32)), r"edge \d+ has weight 0.0"),
         (lambda: summed(CSR, np.full(CSR.nnz, np.inf, dtype=np.float32)), r"edge \d+ has weight inf"),
         (lambda: khop(Csr(CSR.indptr, CSR.indices, (40, 50)), ONE, [1]), "as many rows as columns"),
+        (
+            lambda: khop(Csr(CSR.indptr[:3], CSR.indices, CSR.shape), ONE, [1]),
+            "indptr has shape .3.: 40 rows need 41 starts",
+        ),
+        (
+            lambda: sample_neighbors(Csr(CSR.indptr + 1, CSR.indices, CSR.shape), ONE, 1),
+            f"40 rows need 41 starts, 0 to {CSR.nnz}",
+        ),
+        (lambda: khop(Csr(CSR.indptr, CSR.indices * 1.0, CSR.shape), ONE, [1]), "indices is of float64: whole numbers"),
         (lambda: sample_neighbors(CSR, ONE, 3, targets=np.arange(2)), "targets has 2 entries"),
         (lambda: layer_blocks(khop(CSR, ONE, [None]), 1, "tigth"), "allowed are tight, paper, full"),
         (lambda: layer_blocks(khop(CSR, ONE, [None]), 2), "the neighbourhood has 1 hops"),

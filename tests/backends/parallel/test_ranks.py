@@ -110,6 +110,16 @@ def test_a_rank_that_waits_for_messages_is_not_taken_for_the_late_one(monkeypatc
         objects.each("total_later", [(1,)] * 2)
 
 
+def test_a_rank_that_was_stopped_is_late_with_more_than_its_pipe_holds(monkeypatch):
+    objects = adders()
+    stopped = objects.each("process", [(), ()])[1][0]
+    os.kill(stopped, signal.SIGSTOP)
+    monkeypatch.setenv(DEADLINE, str(time.monotonic() + 1.0))
+    with pytest.raises(RankFailed, match="rank 1 of 2 did not answer 'total' before the deadline") as caught:
+        objects.each("total", [(bytes(1 << 24),)] * 2)
+    assert caught.value.status == "timeout" and not Path(f"/proc/{stopped}").exists()
+
+
 PROGRAM = """
 import os, signal
 from tests.backends.parallel.test_ranks import adders

@@ -43,6 +43,13 @@ def test_cells_measured_alone_one_after_the_other_are_no_pair(tmp_path: Path) ->
     assert comparison.verdict == "not comparable" and comparison.reason.endswith("beside the others: agl, dgl")
 
 
+def test_whole_epochs_beside_parts_of_them_are_no_pair(tmp_path: Path) -> None:
+    write_group(tmp_path, {"agl": [1.0] * 5})
+    write_group(tmp_path, {"dgl": [2.0] * 5}, extrapolated=3.0)
+    (comparison,) = compare_engines(tmp_path, "agl", "dgl", 1.05)
+    assert comparison.verdict == "not comparable" and "whole epochs on one side" in comparison.reason
+
+
 def test_the_newest_protocol_that_holds_both_counts(tmp_path: Path) -> None:
     write_group(tmp_path, {"agl": [1.0] * 5, "dgl": [2.0] * 5}, protocol=2, group="old")
     (old,) = compare_engines(tmp_path, "agl", "dgl", 1.05)

@@ -178,6 +178,27 @@ def test_a_seed_that_was_good_and_fails_now_is_a_regression(tmp_path: Path) -> N
     assert verdicts["agl"].regression and not verdicts["dgl"].regression
 
 
+def test_a_failure_counts_beside_an_interrupted_seed(tmp_path: Path) -> None:
+    before = {engine: times(1.0) for engine in ("dgl", "pyg")}
+    a, b = (write_group(tmp_path / name, before) for name in "ab")
+    environment = {"checked": factory.ENVIRONMENT["checked"] | {"sources": "1"}}
+    for folder, statuses in ((a, ("ok", "ok")), (b, ("interrupted", "error"))):
+        for seed, status in enumerate(statuses):
+            factory.write(folder, factory.record("agl", seed, 1.0, status), environment=environment)
+    verdicts = {verdict.cell.split()[2]: verdict for verdict in compare_folders(a, b, 1.05)}
+    assert (verdicts["agl"].verdict, verdicts["agl"].reason) == ("fails now", "ok, then error")
+
+
+def test_whole_epochs_and_parts_of_them_are_not_compared(tmp_path: Path) -> None:
+    seconds = {"agl": times(1.0), "dgl": times(2.0)}
+    a = write_group(tmp_path / "a", seconds)
+    b = write_group(tmp_path / "b", {"agl": times(1.5)}, version="2", extrapolated=2.0)
+    write_group(b, {"dgl": times(2.0)}, version="2")
+    verdicts = {verdict.cell.split()[2]: verdict for verdict in compare_folders(a, b, 1.05)}
+    assert verdicts["agl"].verdict == "not comparable" and "whole epochs on one side" in verdicts["agl"].reason
+    assert verdicts["dgl"].verdict == "not significant"
+
+
 def test_seeds_that_only_one_folder_has_are_not_compared(tmp_path: Path) -> None:
     """Another seed may be other work: here seed 1 takes half as long again in agl alone."""
     slow = {"agl": times(1.5), "dgl": times(1.0)}

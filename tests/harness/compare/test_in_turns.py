@@ -62,6 +62,12 @@ def test_a_run_that_fails_is_the_verdict(a: CellOutcome, b: CellOutcome, word: s
         assert paired.verdict.reason == f"{a.status}, then {b.status}"
 
 
+def test_whole_epochs_and_parts_of_them_are_no_pair() -> None:
+    pair = PairedCell("a cell")
+    pair.add((outcome(1.0), CellOutcome("ok", 2.0, {}, extrapolated=True)))
+    assert pair.verdict is not None and pair.verdict.verdict == "not comparable"
+
+
 def test_packages_that_differ_are_a_note_beside_the_verdict() -> None:
     note = differing({"packages": {"torch": "2.13"}, "cpu": "x"}, {"packages": {"torch": "2.14"}, "cpu": "x"})
     assert note == "packages.torch 2.13 against 2.14"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.launcher.process import Child, Guard, end_tree, members
+from harness.launcher.process import Child, Guard, LauncherError, end_tree, members
 
 LEAVES = """
     import os, sys, tempfile, time
@@ -56,7 +56,7 @@ def test_a_child_that_does_not_start_leaves_no_folder(program, kind, failure, tm
 
 PARENT = """
     import os, sys
-    from harness.launcher.process import Child, Guard, end_tree, members
+    from harness.launcher.process import Child, Guard, LauncherError, end_tree, members
     child = Child([sys.executable, "-c", sys.argv[1]], dict(os.environ), Guard())
     print(child.receive(30)["folder"], flush=True)
     sys.stdin.read()
@@ -72,6 +72,19 @@ def test_the_guard_removes_it_where_the_parent_dies(number):
     parent.send_signal(number)
     parent.wait()
     assert ends(folder.parent.exists)
+
+
+def test_a_guard_that_is_killed_is_named_and_closed(monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    guard = Guard()
+    child = Child([sys.executable, "-c", "import sys; sys.stdin.read()"], dict(os.environ), guard)
+    os.kill(guard._process.pid, signal.SIGKILL)
+    guard._process.wait()
+    with pytest.raises(LauncherError, match="the guard process was killed: start the run again"):
+        child.end()
+    guard.close()
+    assert not list(tmp_path.iterdir())
 
 
 def ends(condition: Callable[[], object]) -> bool:

@@ -52,7 +52,7 @@ def _beside_one(rows: Sequence[Row], name: str) -> list[Row]:
     alone = _alone(of_engine)
     known = [(row, alone.get(_rules(row))) for row in reversed(of_engine)]
     beside = [(row, one) for row, one in known if one is not None and (row is one or times_as_fast(row, one))]
-    return [row for row, one in beside if row.extrapolated_seeds == one.extrapolated_seeds]
+    return [row for row, one in beside if not row.timed_otherwise(one)]
 
 
 def _alone(rows: Sequence[Row]) -> dict[tuple[Any, ...], Row]:
