@@ -208,7 +208,7 @@ def main(arguments: list[str]) -> int:
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
-    local, devices = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+    local, devices = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
     if options.device == "cuda" and local >= devices:
         print(f"local rank {local} has no device, of {devices}: start fewer, or give --device cpu", file=sys.stderr)
         return 2

@@ -3,6 +3,7 @@
 import pytest
 
 from harness.launcher import group as group_module
+from harness.launcher.allowance import Allowance
 from harness.launcher.failure import CellFailed
 from harness.launcher.remote import RemoteCell
 from tests.cells import cell, run, saved_graph
@@ -16,23 +17,28 @@ def graph(tmp_path):
 
 
 def test_a_cell_that_cannot_be_opened_to_end_it_keeps_its_samples(tmp_path, graph, monkeypatch):
-    measure = {"group_seconds": 1000.0, "warmup": 1, "processes": 3, "min_samples": 3, "max_samples": 3}
-    opened, last = RemoteCell.open, []
+    """The group's time ends after two of three processes, and the one that is to end the cell comes late."""
+    opened, end_early, late = RemoteCell.open, group_module.GroupRun._end_early, []
 
-    def late(worker, first, limit):
-        if last:
+    def fit(allowance, cells, calls, number):
+        for one in cells:
+            one.processes = min(one.processes, 2)
+
+    def end(group, cell):
+        late.append(cell)
+        end_early(group, cell)
+
+    def open_unless_late(worker, *arguments):
+        if late:
             raise CellFailed("timeout", "on purpose")
-        return opened(worker, first, limit)
+        return opened(worker, *arguments)
 
-    end = group_module.GroupRun._end_early
-    monkeypatch.setattr(RemoteCell, "open", late)
-    monkeypatch.setattr(
-        group_module.GroupRun, "_end_early", lambda run, cell: (last.append(1), end(run, cell), last.clear())
-    )
-    long = cell(graph, "long", backend={"seconds": 150.0}, measure=measure)
-    (shortened, other), _ = run(tmp_path, long, cell(graph, "short", measure=measure))
-    assert shortened["status"] == other["status"] == "ok" and len(shortened["processes"]) == 2
-    assert shortened["facts"] == {"status": "not measured, timeout in the process that was to end it: on purpose"}
+    monkeypatch.setattr(Allowance, "fit", lambda *arguments: fit(*arguments) if arguments[-1] == 2 else None)
+    monkeypatch.setattr(group_module.GroupRun, "_end_early", end)
+    monkeypatch.setattr(RemoteCell, "open", open_unless_late)
+    (written,), _ = run(tmp_path, cell(graph, "long", measure={"processes": 3}))
+    assert late and written["status"] == "ok" and len(written["processes"]) == 2
+    assert written["facts"] == {"status": "not measured, timeout in the process that was to end it: on purpose"}
 
 
 def test_workers_that_do_not_fit_beside_each_other_are_noticed_while_they_start(tmp_path, graph, monkeypatch):
