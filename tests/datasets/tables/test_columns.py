@@ -119,3 +119,18 @@ def test_one_long_id_or_class_takes_the_memory_of_itself_alone(tmp_path: Path) -
     tracemalloc.stop()
     assert graph.labels.sum() == 1 and np.array_equal(graph.csr.indices, np.arange(rows - 1))
     assert peak < rows * letters, "an array of fixed width would hold 4 bytes for each of so many letters"
+
+
+def test_a_column_is_named_by_a_number(tmp_path: Path) -> None:
+    edges = "source,target,3\n0,1,0.5\n1,2,1.5\n"
+    nodes = "id,a,3\n0,1,train\n1,2,test\n2,3,\n"
+    graph = graph_of(tmp_path, nodes, edges, weight=3, split="3")
+    assert graph.edge_weights.tolist() == [0.5, 1.5] and graph.split.tolist() == [0, 2, 3]
+
+
+def test_words_that_are_no_classes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from datasets.tables import columns
+
+    monkeypatch.setattr(columns, "MOST_CLASSES", 2)
+    with pytest.raises(TableError, match=r"3 different words in column 'label': these are no classes"):
+        graph_of(tmp_path, "id,label\n0,a\n1,b\n2,c\n")

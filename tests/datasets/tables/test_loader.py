@@ -256,21 +256,6 @@ def test_integers_beyond_the_floats_are_rounded_features_and_no_classes(tmp_path
         load(tmp_path, nodes, EDGES, ending, label="t")
 
 
-def test_a_column_is_named_by_a_number(tmp_path: Path) -> None:
-    graph = load(tmp_path, NODES, EDGES | {"3": [0.5, 1.5, 2.5, 3.5]}, "csv", weight=3)
-    assert graph.edge_weights.tolist() == [0.5, 1.5, 3.5]
-    graph = load(tmp_path, NODES | {"3": ["train", "test", ""]}, EDGES, split="3")
-    assert graph.split.tolist() == [0, 2, 3]
-
-
-def test_words_that_are_no_classes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from datasets.tables import columns
-
-    monkeypatch.setattr(columns, "MOST_CLASSES", 2)
-    with pytest.raises(TableError, match=r"3 different words in column 'label': these are no classes"):
-        load(tmp_path, NODES | {"label": ["a", "b", "c"]}, EDGES)
-
-
 def test_an_fsspec_path_is_opened(tmp_path: Path) -> None:
     for role, columns in (("nodes", NODES), ("edges", EDGES)):
         write(tmp_path / f"{role}.parquet", columns)
