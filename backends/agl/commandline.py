@@ -51,12 +51,12 @@ def run_command(command: Callable[[], str], message: Callable[[Exception], str] 
     return 0
 
 
-def refuse_other_run_on(stated: Mapping[str, str], run_on: str, given_as: str = "--run-on ") -> None:
+def refuse_other_run_on(stated: Mapping[str, str], run_on: str, prefix: str = "--run-on ") -> None:
     """Raise ValueError for a stated option, by name as it is written, that another ``run_on`` uses."""
     for option, used_by in stated.items():
         if used_by != run_on:
-            other = f"{given_as}{used_by}"
-            raise ValueError(f"{given_as}{run_on} does not use {option}: leave it out, or give {other}")
+            other = f"{prefix}{used_by}"
+            raise ValueError(f"{prefix}{run_on} does not use {option}: leave it out, or give {other}")
 
 
 @dataclass(frozen=True)

@@ -187,8 +187,8 @@ def labels_of(
 
         names = word_names([words]) if names is None else names
         if len(names) > MOST_CLASSES:
-            given = f"{len(names):,} different words in column {label!r}"
-            raise TableError(f"{table.path}: {given}: these are no classes, name the column of labels")
+            words_of_label = f"{len(names):,} different words in column {label!r}, at most {MOST_CLASSES:,} are classes"
+            raise TableError(f"{table.path}: {words_of_label}: name the column of labels")
         places = pyarrow.compute.index_in(words, value_set=pyarrow.array(names, words.type), skip_nulls=True)
         return places.fill_null(MISSING).to_numpy().astype(np.int64), len(names)
     return _classes(table, label)

@@ -132,5 +132,7 @@ def test_words_that_are_no_classes_are_refused(tmp_path: Path, monkeypatch: pyte
     from datasets.tables import columns
 
     monkeypatch.setattr(columns, "MOST_CLASSES", 2)
-    with pytest.raises(TableError, match=r"3 different words in column 'label': these are no classes"):
+    with pytest.raises(
+        TableError, match=r"3 different words in column 'label', at most 2 are classes: name the column"
+    ):
         graph_of(tmp_path, "id,label\n0,a\n1,b\n2,c\n")
