@@ -52,3 +52,15 @@ def test_row_starts_of_another_length_are_refused():
     for indptr in ([0, 1000], [0, 1], [0, 0, 0]):
         with pytest.raises(ValueError, match=r"indptr has \d entries: \d rows need \d, up to"):
             with_self_loops(Csr(np.array(indptr), np.array([1, 0]), (1, 2)))
+
+
+def test_row_starts_that_descend_are_refused():
+    with pytest.raises(ValueError, match="indptr does not ascend from 0 to the number of edges at row [01]"):
+        with_self_loops(Csr(np.array([0, 3, 1, 2]), np.array([1, 2]), (3, 3)))
+
+
+@pytest.mark.parametrize("place", [-1, 2, 1 << 40])
+def test_weights_at_places_that_there_are_not_are_refused(place):
+    csr = Csr(np.array([0, 1, 1]), np.array([1]), (2, 2))
+    with pytest.raises(ValueError, match=rf"edge 0 has its weight at {place}: allowed are 0 to 1"):
+        with_self_loops(csr, np.ones(2), np.ones(2), np.array([place]))

@@ -18,7 +18,7 @@ constexpr int64_t panel_width = 2 * lanes<T>;  // columns of a tile: two vectors
 constexpr int tile_rows = kVectorBytes == 64 ? 12 : 6;  // as many as 32 or 16 registers hold
 constexpr int64_t kPartialBytes = 64ll << 20;  // of the weights' partial sums, unless the fewest take more
 constexpr int64_t kFewestPartials = 4;
-constexpr int64_t kSmallSum = 1 << 15;  // entries of partial sums that are not worth a second thread
+constexpr int64_t kSmallSum = 1 << 15;  // entries of weights or of their partial sums that are not worth a second thread
 constexpr int64_t kSliceDepth = 48;     // of an input in a task of the backward pass, at least
 
 template <class T>
@@ -69,12 +69,15 @@ int64_t most_partials(int64_t depth, int64_t columns) {
 
 // Lay out w [depth, columns] (or its transpose) as panels [panel][depth][panel_width], zeros beyond the last column.
 template <class T, bool Transposed>
-void pack(const T* w, int64_t depth, int64_t columns, T* to) {
+void pack(const T* w, int64_t depth, int64_t columns, T* to, int threads) {
     constexpr int64_t P = panel_width<T>;
+#pragma omp parallel for collapse(2) num_threads(threads) schedule(static) if (depth * columns > kSmallSum)
     for (int64_t first = 0; first < columns; first += P)
-        for (int64_t k = 0; k < depth; ++k)
+        for (int64_t k = 0; k < depth; ++k) {
+            T* row = to + first * depth + k * P;
             for (int64_t c = first; c < first + P; ++c)
-                *to++ = c >= columns ? T(0) : Transposed ? w[c * depth + k] : w[k * columns + c];
+                *row++ = c >= columns ? T(0) : Transposed ? w[c * depth + k] : w[k * columns + c];
+        }
 }
 
 // acc [R][V vectors] += x [R, depth] times the first V vectors of a packed panel.
@@ -147,7 +150,7 @@ inline int64_t blocks_of_a_task(int64_t blocks, int threads) {
 template <class T>
 void dense_forward(const DenseTask<T>& t, int threads) {
     for (int i = 0; i < t.inputs; ++i)
-        pack<T, false>(t.input[i].w, t.input[i].depth, t.columns, t.input[i].packed);
+        pack<T, false>(t.input[i].w, t.input[i].depth, t.columns, t.input[i].packed, threads);
     const int64_t blocks = (t.rows + kRowBlock - 1) / kRowBlock;
     const int64_t share = blocks_of_a_task(blocks, threads);
 #pragma omp parallel for num_threads(threads) schedule(dynamic, share)
@@ -292,7 +295,7 @@ void dense_backward(const DenseTask<T>& t, T* scratch, int threads) {
     const int64_t chunks = t.chunks, pitch = padded<T>(t.columns);
     for (int i = 0; i < t.inputs; ++i)
         if (t.input[i].grad_x != nullptr)
-            pack<T, true>(t.input[i].w, t.columns, t.input[i].depth, t.input[i].packed);
+            pack<T, true>(t.input[i].w, t.columns, t.input[i].depth, t.input[i].packed, threads);
     const int64_t slices = depth_slices(chunks, std::max(t.input[0].depth, t.input[1].depth), threads);
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
     for (int64_t task = 0; task < chunks * slices; ++task)

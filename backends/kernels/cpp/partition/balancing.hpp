@@ -147,7 +147,7 @@ class Balancing {
         if (nodes.empty()) return false;
         sort_parts();
         std::vector<double> prices(state_.graph.nodes, std::numeric_limits<double>::infinity());
-        for_each(int64_t(nodes.size()), state_.threads, [&](int64_t i, LabelSums& own) {
+        for_each_node(int64_t(nodes.size()), state_.threads, [&](int64_t i, LabelSums& own) {
             const Relief relief = relief_of(nodes[i], own);
             if (relief.part != state_.parts[nodes[i]]) prices[nodes[i]] = relief.price;
         });

@@ -168,11 +168,10 @@ inline void bisect(const WeightedGraph& graph, const int64_t* bounds, int32_t fi
     }
     std::vector<std::vector<int32_t>> sides(tries);
     std::vector<std::pair<Bisection::Score, int>> scores(tries);
-#pragma omp parallel for num_threads(threads) schedule(dynamic)
-    for (int attempt = 0; attempt < tries; ++attempt) {
-        scores[attempt].second = attempt;
+    for_each(tries, 1, threads, [&](int64_t attempt, NoScratch&) {
+        scores[attempt].second = int(attempt);
         sides[attempt] = bisection.sides_of(graph, keyed(key, attempt), scores[attempt].first);
-    }
+    });
     const std::vector<int32_t>& best = sides[std::min_element(scores.begin(), scores.end())->second];
     for (int32_t side = 0; side < 2; ++side) {
         std::vector<int32_t> nodes;

@@ -88,16 +88,12 @@ struct Clustering {
             group.clear();
             for (int64_t block = 0; block < blocks; ++block)
                 if (int64_t(keyed(key, block) % kGroups) == g) group.push_back(block * size);
-#pragma omp parallel num_threads(threads) if (graph.edges() > kGroups * 4096)
-            {
-                LabelSums sums;
-#pragma omp for schedule(dynamic)
-                for (size_t i = 0; i < group.size(); ++i) {
-                    const Block block{group[i], std::min(size, graph.nodes - group[i]), fresh + group[i], labels};
-                    std::copy_n(labels + block.begin, block.size, block.fresh);
-                    choose(block, sums);
-                }
-            }
+            const int needed = graph.edges() > kGroups * 4096 ? threads : 1;
+            for_each<LabelSums>(int64_t(group.size()), 1, needed, [&](int64_t i, LabelSums& sums) {
+                const Block block{group[i], std::min(size, graph.nodes - group[i]), fresh + group[i], labels};
+                std::copy_n(labels + block.begin, block.size, block.fresh);
+                choose(block, sums);
+            });
             for (const int64_t begin : group)
                 for (int64_t node = begin; node < std::min(begin + size, graph.nodes); ++node)
                     if (fresh[node] != labels[node] && loads.fits(fresh[node], graph.weights_of(node), bounds))
@@ -120,7 +116,7 @@ struct Clustering {
         for (int64_t node = 0; node < graph.nodes; ++node)
             if (members[labels[node]] == 1) single.push_back(int32_t(node));
         favourite.resize(single.size());
-        for_each(int64_t(single.size()), threads, [&](int64_t i, LabelSums& sums) {
+        for_each_node(int64_t(single.size()), threads, [&](int64_t i, LabelSums& sums) {
             sums.of_neighbours(graph, single[i], labels, graph.nodes);
             favourite[i] = best(single[i], labels[single[i]], sums, false);
         });

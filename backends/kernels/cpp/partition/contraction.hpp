@@ -42,19 +42,16 @@ inline void clusters_of(const WeightedGraph& graph, const int32_t* labels, int64
 inline int64_t contract_rows(const WeightedGraph& graph, const int32_t* labels, int64_t clusters,
                              const int64_t* first, const int32_t* members, const int64_t* capacity, int64_t begin,
                              int64_t end, int threads, int64_t* lengths, int32_t* neighbours, int64_t* weights) {
-#pragma omp parallel num_threads(threads) if (capacity[end] - capacity[begin] > 512)
-    {
-        LabelSums sums;
-#pragma omp for schedule(dynamic, 64)
-        for (int64_t c = begin; c < end; ++c) {
-            sums.reset(capacity[c + 1] - capacity[c] + 1, clusters);
-            for (int64_t m = first[c]; m < first[c + 1]; ++m) sums.add_neighbours(graph, members[m], labels);
-            int64_t place = capacity[c] - capacity[begin];
-            for (int64_t i = 0; i < sums.count(); ++i)
-                if (sums.label(i) != c) neighbours[place] = sums.label(i), weights[place++] = sums.sum(i);
-            lengths[c - begin] = place - (capacity[c] - capacity[begin]);
-        }
-    }
+    const int needed = capacity[end] - capacity[begin] > 512 ? threads : 1;
+    for_each<LabelSums>(end - begin, 64, needed, [&](int64_t row, LabelSums& sums) {
+        const int64_t c = begin + row;
+        sums.reset(capacity[c + 1] - capacity[c] + 1, clusters);
+        for (int64_t m = first[c]; m < first[c + 1]; ++m) sums.add_neighbours(graph, members[m], labels);
+        int64_t place = capacity[c] - capacity[begin];
+        for (int64_t i = 0; i < sums.count(); ++i)
+            if (sums.label(i) != c) neighbours[place] = sums.label(i), weights[place++] = sums.sum(i);
+        lengths[row] = place - (capacity[c] - capacity[begin]);
+    });
     int64_t total = 0;
     for (int64_t c = begin; c < end; ++c) {
         const int64_t place = capacity[c] - capacity[begin], length = lengths[c - begin];

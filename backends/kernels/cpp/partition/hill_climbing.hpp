@@ -77,7 +77,7 @@ class HillClimbing {
     void enqueue_boundary() {
         const WeightedGraph& graph = state_.graph;
         std::vector<Move> moves(graph.nodes);
-        for_each(graph.nodes, state_.threads, [&](int64_t node, LabelSums& own) {
+        for_each_node(graph.nodes, state_.threads, [&](int64_t node, LabelSums& own) {
             const bool inside = state_.is_inside(node);
             moves[node] = inside ? Move{state_.parts[node], 0} : gains_.best(node, own);
         });

@@ -25,11 +25,16 @@ struct Least {
     }
 };
 
-// The `most`-th heaviest edge of a node; hashes are computed of the edges of its weight alone. Both lists are scratch
-// memory.
-inline Least least_of(const WeightedGraph& graph, int64_t node, int64_t most, std::vector<int64_t>& weights,
-                      std::vector<uint64_t>& hashes) {
+// Scratch memory of a node's edges: all weights, and hashes of those of one weight.
+struct Ranked {
+    std::vector<int64_t> weights;
+    std::vector<uint64_t> hashes;
+};
+
+// The `most`-th heaviest edge of a node.
+inline Least least_of(const WeightedGraph& graph, int64_t node, int64_t most, Ranked& edges) {
     const int64_t start = graph.starts[node], end = graph.starts[node + 1];
+    auto& [weights, hashes] = edges;
     weights.clear(), hashes.clear();
     for (int64_t edge = start; edge < end; ++edge) weights.push_back(graph.weight(edge));
     std::nth_element(weights.begin(), weights.begin() + (most - 1), weights.end(), std::greater<int64_t>());
@@ -47,19 +52,14 @@ inline Least least_of(const WeightedGraph& graph, int64_t node, int64_t most, st
 // graph symmetric.
 inline void mark_heaviest(const WeightedGraph& graph, int64_t most, int threads, uint8_t* marks) {
     std::vector<Least> least(graph.nodes);
-#pragma omp parallel num_threads(threads)
-    {
-        std::vector<int64_t> weights;
-        std::vector<uint64_t> hashes;
-#pragma omp for schedule(dynamic, 64)
-        for (int64_t node = 0; node < graph.nodes; ++node)
-            if (graph.degree(node) > most) least[node] = least_of(graph, node, most, weights, hashes);
-#pragma omp for schedule(dynamic, 64)
-        for (int64_t node = 0; node < graph.nodes; ++node)
-            for (int64_t edge = graph.starts[node]; edge < graph.starts[node + 1]; ++edge)
-                marks[edge] = least[node].keeps(graph, node, edge) ||
-                              least[graph.neighbours[edge]].keeps(graph, node, edge);
-    }
+    for_each<Ranked>(graph.nodes, 64, threads, [&](int64_t node, Ranked& edges) {
+        if (graph.degree(node) > most) least[node] = least_of(graph, node, most, edges);
+    });
+    for_each(graph.nodes, 64, threads, [&](int64_t node, NoScratch&) {
+        for (int64_t edge = graph.starts[node]; edge < graph.starts[node + 1]; ++edge)
+            marks[edge] =
+                least[node].keeps(graph, node, edge) || least[graph.neighbours[edge]].keeps(graph, node, edge);
+    });
 }
 
 }  // namespace kernels

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/counting.hpp"
+#include "common/failures.hpp"
 #include "common/matrix.hpp"
 
 namespace kernels {
@@ -83,16 +85,21 @@ void for_each_other(const CsrView<I>& a, int64_t row, const Call& call) {
 // The directions of an edge between a node and a neighbour, as bits.
 enum Direction : uint8_t { kFromNeighbour = 1, kToNeighbour = 2 };
 
+// The neighbours of one node, and the directions of the edges to them.
+struct Merged {
+    std::vector<int32_t> values;
+    std::vector<uint8_t> directions;
+};
+
 // Merge two ascending lists, what a node lists (edges from its neighbours) and what lists it, each value once.
-inline void merge_directions(const int32_t* listed, const int32_t* middle, const int32_t* end,
-                             std::vector<int32_t>& merged, std::vector<uint8_t>& directions) {
+inline void merge_directions(const int32_t* listed, const int32_t* middle, const int32_t* end, Merged& merged) {
     const int32_t* listing = middle;
-    merged.clear(), directions.clear();
+    merged.values.clear(), merged.directions.clear();
     while (listed < middle || listing < end) {
         const bool from = listed < middle && (listing == end || *listed <= *listing);
         const bool to = listing < end && (listed == middle || *listing <= *listed);
-        merged.push_back(from ? *listed : *listing);
-        directions.push_back((from ? kFromNeighbour : 0) | (to ? kToNeighbour : 0));
+        merged.values.push_back(from ? *listed : *listing);
+        merged.directions.push_back((from ? kFromNeighbour : 0) | (to ? kToNeighbour : 0));
         listed += from, listing += to;
     }
 }
@@ -106,48 +113,41 @@ int64_t symmetrize(const CsrView<I>& a, int64_t* starts, int32_t* values, uint8_
     // a part of the rows for each thread has places of its own for all columns, no more in all than there are edges
     const int parts = int(std::clamp(a.edges() / std::max(a.rows, int64_t(1)), int64_t(1), int64_t(threads)));
     const std::vector<int64_t> cuts = cut_rows(a, parts);
-    std::vector<std::vector<int64_t>> next(parts);
+    Counts<int64_t> listing(parts, a.rows);
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
     for (int part = 0; part < parts; ++part) {
-        next[part].assign(a.rows, 0);
+        int64_t* count = listing.clear(part);
         for (int64_t row = cuts[part]; row < cuts[part + 1]; ++row) {
             lengths[row] = 0;
-            for_each_other(a, row, [&](int64_t other) { ++lengths[row], ++next[part][other]; });
+            for_each_other(a, row, [&](int64_t other) { ++lengths[row], ++count[other]; });
         }
     }
-    int64_t sum = 0;
-    for (int64_t row = 0; row < a.rows; ++row) {
-        starts[row] = sum, sum += lengths[row];
-        for (auto& place : next) sum += std::exchange(place[row], sum);
-    }
-    starts[a.rows] = sum;
+    // how many values a row gets of its own list and of each part, then where their next ones go
+    std::vector<int64_t*> next{lengths};
+    next.insert(next.end(), listing.rows().begin(), listing.rows().end());
+    place_columns(next, a.rows, starts, threads);
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
     for (int part = 0; part < parts; ++part)
         for (int64_t row = cuts[part]; row < cuts[part + 1]; ++row) {
             int32_t* own = values + starts[row];
             for_each_other(a, row, [&](int64_t other) {
                 *own++ = int32_t(other);
-                values[next[part][other]++] = int32_t(row);
+                values[next[part + 1][other]++] = int32_t(row);
             });
+            lengths[row] = own - (values + starts[row]);
         }
-#pragma omp parallel num_threads(threads)
-    {
-        std::vector<int32_t> merged;
-        std::vector<uint8_t> own;
-#pragma omp for schedule(dynamic, 256)
-        for (int64_t row = 0; row < a.rows; ++row) {
-            int32_t *begin = values + starts[row], *middle = begin + lengths[row], *end = values + starts[row + 1];
-            if (directions != nullptr) {
-                merge_directions(begin, middle, end, merged, own);
-                std::copy(own.begin(), own.end(), directions + starts[row]);
-            } else {
-                merged.clear();
-                std::set_union(begin, middle, middle, end, std::back_inserter(merged));
-            }
-            std::copy(merged.begin(), merged.end(), begin);
-            lengths[row] = int64_t(merged.size());
+    for_each<Merged>(a.rows, 256, threads, [&](int64_t row, Merged& merged) {
+        int32_t *begin = values + starts[row], *middle = begin + lengths[row], *end = values + starts[row + 1];
+        if (directions != nullptr) {
+            merge_directions(begin, middle, end, merged);
+            std::copy(merged.directions.begin(), merged.directions.end(), directions + starts[row]);
+        } else {
+            merged.values.clear();
+            std::set_union(begin, middle, middle, end, std::back_inserter(merged.values));
         }
-    }
+        std::copy(merged.values.begin(), merged.values.end(), begin);
+        lengths[row] = int64_t(merged.values.size());
+    });
     if (directions != nullptr) close_gaps(starts, a.rows, directions, lengths);
     return close_gaps(starts, a.rows, values, lengths);
 }

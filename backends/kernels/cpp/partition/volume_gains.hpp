@@ -14,7 +14,7 @@ class VolumeGains {
         for (int64_t node = 0; node < graph.nodes; ++node)
             starts_[node + 1] = starts_[node] + std::min(graph.degree(node), state.count);
         counts_.resize(starts_[graph.nodes]);
-        for_each(graph.nodes, state.threads, [&](int64_t node, LabelSums&) {
+        for_each_node(graph.nodes, state.threads, [&](int64_t node, LabelSums&) {
             for (int64_t edge = graph.starts[node]; edge < graph.starts[node + 1]; ++edge)
                 if (graph.has(edge, kToNeighbour)) add(node, state.parts[graph.neighbours[edge]]);
         });

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/failures.hpp"
 #include "common/hash.hpp"
 
 namespace kernels {
@@ -139,15 +140,10 @@ class LabelSums {
     bool direct_ = false;
 };
 
-// Call `call(i, sums)` for i from 0 to below `count`, with sums of each thread's own.
+// Call `call(node, sums)` for each of `count` nodes, with sums of each thread's own.
 template <class Call>
-void for_each(int64_t count, int threads, const Call& call) {
-#pragma omp parallel num_threads(threads) if (count > 512)
-    {
-        LabelSums sums;
-#pragma omp for schedule(dynamic, 128)
-        for (int64_t i = 0; i < count; ++i) call(i, sums);
-    }
+void for_each_node(int64_t count, int threads, const Call& call) {
+    for_each<LabelSums>(count, 128, count > 512 ? threads : 1, call);
 }
 
 }  // namespace kernels

@@ -113,9 +113,10 @@ nb::object weight_sums(Array indptr, Array weight, int threads) {
 template <class T>
 nb::tuple add_self_loops(In<T> indptr, In<T> indices, int64_t columns, Maybe<double> scale, std::optional<Array> weights,
                          Maybe<int64_t> positions, int threads) {
-    kernels::LayerEdges<T> edges{indptr.data(), indices.data(), int64_t(indptr.size()) - 1, columns, pointer(scale), {},
+    kernels::LayerEdges<T> edges{indptr.data(), indices.data(), int64_t(indptr.size()) - 1, columns, pointer(scale), {}, 0,
                                  pointer(positions)};
-    if (weights) edges.edge_weights = numbers<float, double>(*weights, "edge_weights");
+    if (weights)
+        edges.edge_weights = numbers<float, double>(*weights, "edge_weights"), edges.weights = int64_t(weights->size());
     kernels::Buffer<T> bounds, sources;
     kernels::Buffer<float> weight;
     const int64_t nnz = int64_t(indices.size()) + edges.rows;

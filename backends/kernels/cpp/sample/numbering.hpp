@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "common/buffer.hpp"
+#include "common/counting.hpp"
+#include "common/failures.hpp"
 #include "common/node_table.hpp"
 
 namespace kernels {
@@ -30,20 +32,22 @@ inline void check_count(int64_t edges) {
 
 // Sort numbers ascending, 11 bits at a time from the lowest; digits that all share cost nothing.
 template <class T, class Key>
-void radix_sort(std::vector<T>& values, Key key) {
+void radix_sort(T* values, int64_t count, Key key) {
     constexpr int kBits = 11, kDigits = 1 << kBits;
     uint64_t all = ~uint64_t(0), any = 0;
-    for (const T& value : values) all &= key(value), any |= key(value);
-    std::vector<T> other(values.size());
+    for (int64_t i = 0; i < count; ++i) all &= key(values[i]), any |= key(values[i]);
+    std::vector<T> scratch(count);
+    T *from = values, *to = scratch.data();
     for (int low = 0; low < 64; low += kBits) {
         if ((((any & ~all) >> low) & (kDigits - 1)) == 0) continue;
         std::array<int64_t, kDigits> at{};
-        for (const T& value : values) ++at[(key(value) >> low) & (kDigits - 1)];
+        for (int64_t i = 0; i < count; ++i) ++at[(key(from[i]) >> low) & (kDigits - 1)];
         int64_t sum = 0;
-        for (int64_t& count : at) sum += std::exchange(count, sum);
-        for (const T& value : values) other[at[(key(value) >> low) & (kDigits - 1)]++] = value;
-        values.swap(other);
+        for (int64_t& place : at) sum += std::exchange(place, sum);
+        for (int64_t i = 0; i < count; ++i) to[at[(key(from[i]) >> low) & (kDigits - 1)]++] = from[i];
+        std::swap(from, to);
     }
+    if (from != values) std::copy_n(from, count, values);
 }
 
 // A bit for each of many numbers, and one for each word of them that is touched: passes skip the other words.
@@ -213,18 +217,13 @@ class TableNumbering {
         int64_t count = 0;
         for (const auto& part : fresh_) count += int64_t(part.size());
         const int ranges = workers(count, threads_);
-        const int64_t width = table_.numbers() / ranges + 1;
-        std::vector<std::vector<int64_t>> sorted(ranges);
-#pragma omp parallel for num_threads(ranges) schedule(static, 1)
-        for (int range = 0; range < ranges; ++range) {
-            for (const auto& part : fresh_)
-                for (const int64_t number : part)
-                    if (number / width == range) sorted[range].push_back(number);
-            radix_sort(sorted[range], [](int64_t number) { return uint64_t(number); });
-        }
-        for (auto& part : fresh_) part.clear();
         int64_t* to = numbers.grow(count);
-        for (const auto& own : sorted) to = std::copy(own.begin(), own.end(), to);
+        const std::vector<int64_t> starts = scatter_fresh(ranges, to);
+        for_each(ranges, 1, ranges, [&](int64_t range, NoScratch&) {
+            radix_sort(to + starts[range], starts[range + 1] - starts[range],
+                       [](int64_t number) { return uint64_t(number); });
+        });
+        for (auto& part : fresh_) part.clear();
         const int64_t end = numbers.size();
         const int64_t* all = numbers.data();
 #pragma omp parallel for num_threads(ranges) schedule(static)
@@ -243,6 +242,23 @@ class TableNumbering {
     }
 
   private:
+    // Write the new numbers range by range; returns where the ranges begin, [ranges + 1].
+    std::vector<int64_t> scatter_fresh(int ranges, int64_t* to) const {
+        const int64_t width = table_.numbers() / ranges + 1, parts = int64_t(fresh_.size());
+        Counts<int64_t> next(int(parts), ranges);
+        std::vector<int64_t> starts(ranges + 1);
+#pragma omp parallel for num_threads(ranges) schedule(static, 1)
+        for (int64_t part = 0; part < parts; ++part) {
+            int64_t* count = next.clear(part);
+            for (const int64_t number : fresh_[part]) ++count[number / width];
+        }
+        place_columns(next.rows(), ranges, starts.data(), 1);
+#pragma omp parallel for num_threads(ranges) schedule(static, 1)
+        for (int64_t part = 0; part < parts; ++part)
+            for (const int64_t number : fresh_[part]) to[next.rows()[part][number / width]++] = number;
+        return starts;
+    }
+
     int threads_;
     NodeTable table_;
     bool ready_ = false;

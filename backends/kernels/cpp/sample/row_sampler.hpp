@@ -1,12 +1,11 @@
 // Sampling of one node's in-edges by a fanout (defined in backends/kernels/definition.py).
 #pragma once
 #include <cstdio>
-#include <exception>
 #include <limits>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 
+#include "common/failures.hpp"
 #include "common/hash.hpp"
 #include "sample/rank.hpp"
 #include "sample/shuffle.hpp"
@@ -45,28 +44,6 @@ struct Draw {
     Sampler sampler;
     bool replacement;
     int64_t fanout;
-};
-
-// The first failure by row, so that the message does not depend on the threads; want of memory stays what it is.
-class Failures {
-  public:
-    template <class F>
-    void guard(int64_t row, F&& work) {
-        try {
-            work();
-        } catch (...) {
-            std::lock_guard<std::mutex> lock(mutex_);
-            if (row < row_) row_ = row, failure_ = std::current_exception();
-        }
-    }
-    void raise() const {
-        if (failure_) std::rethrow_exception(failure_);
-    }
-
-  private:
-    std::mutex mutex_;
-    int64_t row_ = kEverything;
-    std::exception_ptr failure_;
 };
 
 struct Row {
