@@ -78,6 +78,14 @@ class Csr:
         return Csr(indptr.astype(dtype), self.indices[positions], (len(rows), self.shape[1]), ids), positions
 
 
+def row_ranges(indptr: NDArray[np.integer], at_once: int) -> list[tuple[int, int]]:
+    """Split rows into consecutive ranges of about ``at_once`` edges each, or of one row that has more."""
+    # numbers of another type would convert the starts of all rows
+    edges = np.arange(at_once, int(indptr[-1]), at_once).astype(indptr.dtype)
+    cuts = np.unique(np.concatenate(([0], np.searchsorted(indptr, edges), [len(indptr) - 1])))
+    return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
+
+
 def csr_from_edges(
     sources: NDArray[np.integer],
     destinations: NDArray[np.integer],

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.kernels.samplers import SAMPLERS, EdgeSampler, Weights, check_weights, keys_of
-from datasets.csr import Csr
+from datasets.csr import Csr, row_ranges
 from datasets.randomness import below, keyed, stream, unit_interval
 
 Nodes = NDArray[np.int64]
 Reaches = list[list[int | None]]
 KEYS, DRAWS = "neighbour keys", "neighbour draws"
 FEW, REJECTED = 64, 64  # of weighted sampling
+_EDGES_AT_ONCE = 1 << 22  # candidates that are listed at once, unless a row has more
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +68,17 @@ class SearchResult:
 
 def sample(csr: Csr, drawing: Drawing, nodes: Nodes, keys: Any, node_ids: Nodes, fanout: int | None) -> KeptEdges:
     """Sample in-edges of ``nodes``; ``keys`` [nodes] are the hash keys of the rows."""
+    degrees = np.asarray(csr.indptr[nodes + 1], dtype=np.int64) - csr.indptr[nodes]
+    ranges = row_ranges(np.concatenate(([0], np.cumsum(degrees))), _EDGES_AT_ONCE)
+    parts = [_sample(csr, drawing, nodes[a:b], keys[a:b], node_ids[a:b], fanout) for a, b in ranges or [(0, 0)]]
+    counts, positions, ids = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return KeptEdges(np.concatenate(([0], np.cumsum(counts))), positions, ids)
+
+
+def _sample(
+    csr: Csr, drawing: Drawing, nodes: Nodes, keys: Any, node_ids: Nodes, fanout: int | None
+) -> tuple[Nodes, Nodes, NDArray[np.integer]]:
+    """Counts [nodes], positions and ids of the sampled in-edges; all of the nodes' in-edges are listed."""
     rows, positions = in_edges(csr, nodes)
     ids = positions if csr.edge_ids is None else np.asarray(csr.edge_ids[positions])
     weight = np.ones(len(ids))
@@ -87,7 +99,7 @@ def sample(csr: Csr, drawing: Drawing, nodes: Nodes, keys: Any, node_ids: Nodes,
             chosen = _by_weight(degrees, counts, draw_keys, edge_keys, weight)
         else:
             chosen = np.lexsort((edge_keys, rows))[_places(degrees) < np.repeat(counts, degrees)]
-    return KeptEdges(np.concatenate(([0], np.cumsum(counts))), positions[chosen], ids[chosen])
+    return counts, positions[chosen], ids[chosen]
 
 
 def _places(degrees: Nodes) -> Nodes:

@@ -13,7 +13,7 @@ from backends.agl.flat.sampling_strategy import SamplingStrategy, StrategyError
 from backends.kernels.samplers import SAMPLERS, summed
 from backends.places import put_folder, put_text
 from datasets.array_files import create_array
-from datasets.csr import Csr
+from datasets.csr import Csr, row_ranges
 from datasets.features import SparseFeatures
 from datasets.filters import EdgeFilter, edge_columns
 from datasets.graph import Graph
@@ -159,21 +159,13 @@ def _write_sampled_by(graph: Graph, strategy: SamplingStrategy, folder: Path) ->
     out.flush()
 
 
-def row_ranges(indptr: NDArray[np.integer], at_once: int = EDGES_AT_ONCE) -> list[tuple[int, int]]:
-    """Split rows into consecutive ranges of about ``at_once`` edges each, or of one row that has more."""
-    # numbers of another type would convert the starts of all rows
-    edges = np.arange(at_once, int(indptr[-1]), at_once).astype(indptr.dtype)
-    cuts = np.unique(np.concatenate(([0], np.searchsorted(indptr, edges), [len(indptr) - 1])))
-    return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
-
-
 def _write_sums(graph: Graph, folder: Path) -> None:
     """Write the sums of the sampling column of each row."""
     filtered = folder / "indptr.npy"
     indptr = _mapped(filtered) if filtered.is_file() else graph.csr.indptr
     weight = _mapped(folder / "sampled_by.npy")
     out = create_array(folder / "sums.npy", np.float64, (len(weight),))
-    for first, last in row_ranges(indptr):
+    for first, last in row_ranges(indptr, EDGES_AT_ONCE):
         span = slice(int(indptr[first]), int(indptr[last]))
         part = Csr(indptr[first : last + 1] - indptr[first], np.zeros(0, dtype=np.int32), (last - first, graph.nodes))
         out[span] = summed(part, np.asarray(weight[span])).sums

@@ -55,7 +55,7 @@ def test_row_starts_of_another_length_are_refused():
 
 
 def test_row_starts_that_descend_are_refused():
-    with pytest.raises(ValueError, match="indptr does not ascend from 0 to the number of edges at row [01]"):
+    with pytest.raises(ValueError, match=r"indptr does not ascend from 0 to the number of edges at row [01]"):
         with_self_loops(Csr(np.array([0, 3, 1, 2]), np.array([1, 2]), (3, 3)))
 
 

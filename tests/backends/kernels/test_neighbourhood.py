@@ -1,5 +1,6 @@
 """Neighbourhoods against a search in plain Python that shuffles each row; probabilities of every sampler."""
 
+from functools import partial
 from itertools import pairwise
 from unittest.mock import patch
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from backends.kernels import khop, layer_blocks, sample_neighbors, spmm, union, union_with_places
+from backends.kernels import definition, khop, layer_blocks, sample_neighbors, spmm, union, union_with_places
 from backends.kernels.blocks import first_of_rows
 from backends.kernels.extension import extension
 from backends.kernels.samplers import summed
@@ -348,3 +349,18 @@ def test_targets_are_a_set_and_weights_elsewhere_do_not_matter():
     same(khop(CSR, np.array([5, 1, 5]), [3, 2]), khop(CSR, np.array([1, 5]), [3, 2]))
     elsewhere = np.where(CSR.destinations == 2, BAD[0], np.float32(1))
     assert khop(CSR, ONE, [2], sampler="weighted", weight=elsewhere).csr.nnz == 2
+
+
+@pytest.mark.parametrize(("sampler", "replacement"), [("uniform", False), ("topk", False), ("weighted", True)])
+def test_the_definition_lists_the_in_edges_of_some_rows_at_a_time(sampler, replacement, monkeypatch):
+    csr, nodes, lists, in_edges = graph(3), np.arange(20), [], definition.in_edges
+    monkeypatch.setattr("backends.kernels.dispatch.extension", None)
+    monkeypatch.setattr(definition, "in_edges", lambda *rows: lists.append(in_edges(*rows)) or lists[-1])
+    sample = partial(sample_neighbors, csr, nodes, 3, 0, sampler, weights(csr), replacement)
+    whole = sample()
+    monkeypatch.setattr(definition, "_EDGES_AT_ONCE", 5)
+    in_parts = sample()
+    assert np.array_equal(in_parts.positions, whole.positions)
+    assert np.array_equal(in_parts.csr.indptr, whole.csr.indptr)
+    assert len(lists[0][0]) == csr.nnz
+    assert max(len(rows) for rows, _ in lists[1:]) <= 5 + csr.in_degrees.max() < csr.nnz

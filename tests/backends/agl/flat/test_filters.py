@@ -10,6 +10,7 @@ from backends.agl.flat import source
 from backends.agl.flat.sampling_strategy import parse_sampling
 from backends.agl.flat.source import Source
 from backends.agl.graphfeature import decode
+from datasets.csr import row_ranges
 from datasets.features import SparseFeatures, in_layout
 from datasets.filters import EdgeFilter, FilterError, check_filter
 from datasets.graph import Graph
@@ -77,7 +78,7 @@ def test_edges_of_a_hub_are_filtered_and_their_weights_added_a_range_at_a_time(t
 
 def test_ranges_of_rows_do_not_convert_the_starts_of_all_rows():
     indptr = np.arange(1_000_001, dtype=np.int32)
-    peak, ranges = peak_of(source.row_ranges, indptr, 100_000)
+    peak, ranges = peak_of(row_ranges, indptr, 100_000)
     assert peak < indptr.nbytes / 2 and ranges[:2] == [(0, 100_000), (100_000, 200_000)] and len(ranges) == 10
 
 
