@@ -177,7 +177,7 @@ def _compared(older: MeasuredFolder, newer: MeasuredFolder, place_a: str, place_
         overrides = " ".join(b.row.record.get("overrides", [])) or "OVERRIDES"
         reason = f"both measured nothing beside it in its group: measure them in turns, {IN_TURNS} {overrides}"
         return Verdict(name, *medians, None, NOT_COMPARABLE, reason)
-    if a.row.extrapolated_seeds.intersection(seeds) != b.row.extrapolated_seeds.intersection(seeds):
+    if a.row.timed_otherwise(b.row, seeds):
         return Verdict(name, *medians, None, NOT_COMPARABLE, TIMED_OTHERWISE)
     unchanged = [place for place in beside if _same_code(older.cells[place], newer.cells[place])]
     return ComparedCell(name, (place_a, place_b), (before, after), unchanged or beside, seeds, bool(unchanged))
