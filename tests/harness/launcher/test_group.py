@@ -101,18 +101,26 @@ def test_fresh_processes_take_samples_of_equally_many_calls_and_verify_once(tmp_
     assert opened.count(True) == 2 and opened.count(False) == (4 if memory else 6)
 
 
-def test_a_cell_that_ends_in_a_later_process_is_a_failed_cell(tmp_path, graph, monkeypatch):
-    killed, send = [], Child.send
+@pytest.mark.parametrize(
+    ("counted", "status"),
+    [("oom_kill 7", "error"), ("oom_kill 8", "oom"), ("pgfault 7", "oom")],
+    ids=["killed from outside", "memory ran out", "not counted"],
+)
+def test_a_cell_that_ends_in_a_later_process_is_a_failed_cell(tmp_path, graph, monkeypatch, counted, status):
+    killed, send, kernel = [], Child.send, tmp_path / "vmstat"
+    kernel.write_text(counted.replace("8", "7"))
+    monkeypatch.setattr("harness.measure.memory.PROC", tmp_path)
 
     def kill_third(child, message):
         killed.extend([child.tree] if message["do"] == "open" and message["first"] is False else [])
         if message["do"] == "sample" and len(killed) == 2:
+            kernel.write_text(counted)
             os.kill(child.tree, signal.SIGKILL)
         send(child, message)
 
     monkeypatch.setattr(Child, "send", kill_third)
     (record,), events = run(tmp_path, cell(graph, measure={"processes": 3}))
-    assert record["status"] == "oom" and "SIGKILL" in record["message"]
+    assert record["status"] == status and "SIGKILL" in record["message"]
     assert "epochs" not in record and "processes" not in record
     assert sum(event["event"] == "sample" for event in events) == 2
 
