@@ -32,13 +32,17 @@ def add_self_loops(csr: Csr, node_ids: NDArray[np.integer] | None = None) -> tup
     """Add one self loop per node; also return each edge's old position, -1 for a loop.
 
     Raises ValueError for a graph that already has one. The loop of node v gets the edge id ``largest id + 1 + v``, v
-    its original number where ``node_ids`` [nodes] gives one, so that no order changes it.
+    its original number where ``node_ids`` [nodes] gives one, so that no order changes it; or the rank of that number,
+    where some are negative or too large for an edge id.
     """
     looped, old_positions = insert_self_loops(csr, 0)
     is_edge = old_positions >= 0
     ids = np.empty(looped.nnz, dtype=np.int64)
     numbers = np.arange(csr.shape[0]) if node_ids is None else np.asarray(node_ids, dtype=np.int64)
-    ids[is_edge], ids[~is_edge] = csr.ids, int(csr.ids.max(initial=-1)) + 1 + numbers
+    first = int(csr.ids.max(initial=-1)) + 1
+    if numbers.min(initial=0) < 0 or numbers.max(initial=0) > np.iinfo(np.int64).max - first:
+        numbers = np.unique(numbers, return_inverse=True)[1]  # else a loop gets the id, and by it the mask, of an edge
+    ids[is_edge], ids[~is_edge] = csr.ids, first + numbers
     ids = ids.astype(index_dtype(int(ids.max(initial=0))))
     return Csr(looped.indptr, looped.indices, csr.shape, ids), old_positions
 

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -78,4 +79,5 @@ def _temporary_folder(folder: Path) -> Path:
 
 
 def _temporary_name(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Machines that share a disk, and containers, have processes of the same number.
+    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(8)}.tmp")

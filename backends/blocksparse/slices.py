@@ -55,16 +55,18 @@ class Cut:
         block, _ = self.layout.place(rank)
         return slice(int(self.bounds[block]), int(self.bounds[block + 1]))
 
-    def holds(self, rank: int, nodes: Numbers) -> NDArray[np.bool_]:
-        """Which of ``nodes`` are among a rank's rows."""
-        rows = self.own_rows(rank)
-        return (nodes >= rows.start) & (nodes < rows.stop)
+    def by_block(self, nodes: Numbers) -> list[Numbers]:
+        """Which of ``nodes`` are among the rows of each block, by their places, ascending."""
+        blocks = np.searchsorted(self.bounds, nodes, side="right") - 1  # beyond the empty ones that begin at a row
+        ends = np.cumsum(np.bincount(blocks, minlength=self.layout.blocks))
+        return np.split(np.argsort(blocks, kind="stable"), ends[:-1])
 
     def places(self, nodes: Numbers) -> list[Numbers]:
         """Which of ``nodes`` each rank answers for, by their places; nothing for ranks that hold a replica."""
-        answering = self.layout.column_group(0)
-        ranks = range(self.layout.ranks)
-        return [np.flatnonzero(self.holds(rank, nodes)) if rank in answering else np.arange(0) for rank in ranks]
+        places = [np.arange(0)] * self.layout.ranks
+        for rank, own in zip(self.layout.column_group(0), self.by_block(nodes), strict=True):
+            places[rank] = own
+        return places
 
     def gathered(self, nodes: Numbers, answers: Sequence[Floats]) -> Floats:
         """Rows [len(nodes), width] in the order of ``nodes``, of which each rank answers for its own in that order.
@@ -72,8 +74,8 @@ class Cut:
         Of ranks with the same rows the one in column 0 counts.
         """
         out = np.empty((len(nodes), answers[0].shape[1]), dtype=answers[0].dtype)
-        for rank in self.layout.column_group(0):
-            out[self.holds(rank, nodes)] = answers[rank]
+        for rank, own in zip(self.layout.column_group(0), self.by_block(nodes), strict=True):
+            out[own] = answers[rank]
         return out
 
     @property
@@ -98,9 +100,10 @@ def targets_of_ranks(graph: Graph, nodes: Numbers, cut: Cut) -> list[OwnTargets]
     labels = np.asarray(graph.labels)[nodes]
     labels = labels.astype(np.int64 if labels.ndim == 1 else np.float32)
     known = (labels >= 0).reshape(len(nodes), -1).sum(1)
-    targets = []
+    targets, by_block = [], cut.by_block(nodes)
     for rank in range(cut.layout.ranks):
-        own = np.flatnonzero(cut.holds(rank, nodes))
+        block, _ = cut.layout.place(rank)
+        own = by_block[block]
         share = float(known[own].sum() / known.sum()) if known.any() else np.nan  # NaN, as in one process
         targets.append(OwnTargets(nodes[own] - cut.own_rows(rank).start, labels[own], share))
     return targets

@@ -37,8 +37,7 @@ def dense(
 def projection(x: Tensor, weight: Tensor, att_src: Tensor, att_dst: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return ``z = x @ weight`` [rows, heads, d] and ``(z * att).sum(-1)`` [rows, heads] for both att [heads, d]."""
     _check(x, weight, None)
-    heads, width = att_src.shape
-    if weight.shape[1] != heads * width or att_dst.shape != att_src.shape:
+    if att_src.dim() != 2 or weight.shape[1] != att_src.numel() or att_dst.shape != att_src.shape:
         shapes = f"{tuple(att_src.shape)} and {tuple(att_dst.shape)}"
         raise ValueError(f"attention vectors have shapes {shapes}: both need [heads, d], {weight.shape[1]} entries")
     for name, vectors in (("att_src", att_src), ("att_dst", att_dst)):

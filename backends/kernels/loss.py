@@ -15,6 +15,8 @@ def binary_cross_entropy(logits: Tensor, targets: Tensor, share: Tensor | None =
     for name, values in (("targets", targets), ("share", share)):
         if values is not None:
             check_values(name, values, like=logits)
+            if values.requires_grad and torch.is_grad_enabled():
+                raise ValueError(f"{name} needs a gradient, only logits get one: call .detach() first")
     value: Tensor = implementation("logits", logits).binary_cross_entropy(logits, targets, share)
     return value
 

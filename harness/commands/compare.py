@@ -80,12 +80,14 @@ def _compare_records(options: argparse.Namespace) -> int:
     from harness.compare.folders import compare_folders
 
     left_out = LeftOut()
+    notes: list[str] = []
     if _are_folders(options):
-        verdicts = compare_folders(Path(options.a), Path(options.b), options.threshold, left_out)
+        verdicts = compare_folders(Path(options.a), Path(options.b), options.threshold, left_out, notes.append)
     else:
         results = options.results or Path("results")
         verdicts = compare_engines(results, options.a, options.b, options.threshold, left_out)
-    return _print(verdicts, "n", "measure both on the same machine with the same packages") or left_out.exit_code()
+    remedy = "measure both on the same machine with the same packages"
+    return _print(verdicts, "n", remedy, notes) or left_out.exit_code()
 
 
 def _compare_checkouts(options: argparse.Namespace, overrides: list[str]) -> int:
@@ -106,8 +108,8 @@ def _compare_checkouts(options: argparse.Namespace, overrides: list[str]) -> int
     return _print(verdicts, "pairs", "give overrides of cells that both checkouts can measure")
 
 
-def _print(verdicts: Sequence["Verdict"], n: str, remedy: str) -> int:
-    """Print the table of the verdicts and how many there are of each kind that matters; return the exit code."""
+def _print(verdicts: Sequence["Verdict"], n: str, remedy: str, notes: Sequence[str] = ()) -> int:
+    """Print the verdicts, how many there are of each kind that matters, and notes; return the exit code."""
     from harness.compare.verdict import NOT_COMPARABLE, verdict_table
     from harness.report.render.markdown import markdown_table
 
@@ -115,6 +117,8 @@ def _print(verdicts: Sequence["Verdict"], n: str, remedy: str) -> int:
     worse = sum(verdict.regression for verdict in verdicts)
     undecided = sum(verdict.verdict == UNDECIDED for verdict in verdicts)
     print(f"\n{len(verdicts)} cells compared, {worse} worse, {undecided} undecided")
+    for note in notes:
+        print(note)
     if all(verdict.verdict == NOT_COMPARABLE for verdict in verdicts):
         return complain(f"nothing is comparable: {remedy}", USAGE)
     return REGRESSION if worse else OK

@@ -1,6 +1,6 @@
 """Two results folders compared: each cell by its ratio to what both folders measured beside it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import log
@@ -29,6 +29,7 @@ from harness.store.samples import by_process, seconds
 from harness.store.statistics import median
 
 RunKey = tuple[str, str]  # a group and the id of one run of it
+NAMED = 5  # cells of one folder alone that are named
 
 
 @dataclass
@@ -112,11 +113,17 @@ class ComparedCell:
     unchanged: bool  # whether the code of the cells beside it is the same in both folders
 
 
-def compare_folders(a: Path, b: Path, threshold: float, left_out: LeftOut | None = None) -> list[Verdict]:
+def compare_folders(
+    a: Path,
+    b: Path,
+    threshold: float,
+    left_out: LeftOut | None = None,
+    on_note: Callable[[str], None] = lambda sentence: None,
+) -> list[Verdict]:
     """Compare the cells that both folders hold, their newest environments; two single cells whatever their config.
 
-    Cells beside them count wherever they lie in the results folder of which ``a`` or ``b`` is a part. Raises
-    RecordError when a folder has no records or no cell is in both.
+    Cells beside them count wherever they lie in the results folder of which ``a`` or ``b`` is a part. ``on_note`` gets
+    a sentence on the cells of one folder alone. Raises RecordError when a folder has no records or no cell is in both.
     """
     older, newer = MeasuredFolder(a, left_out), MeasuredFolder(b, left_out)
     pairs = [(place, place) for place in sorted({*older.compared} & {*newer.compared})]
@@ -124,12 +131,22 @@ def compare_folders(a: Path, b: Path, threshold: float, left_out: LeftOut | None
         pairs = [(older.compared[0], newer.compared[0])]
     if not pairs:
         raise RecordError(f"{a} and {b} share no cell: compare folders of the same cells, measured at two times")
+    for side, folder, places in zip("AB", (older, newer), zip(*pairs, strict=True), strict=True):
+        if alone := [place for place in folder.compared if place not in places]:
+            on_note(_of_one_folder(side, [_title(folder.cells[place].row, place) for place in sorted(alone)]))
     outcomes = [_compared(older, newer, *places) for places in pairs]
     cells = [outcome for outcome in outcomes if isinstance(outcome, ComparedCell)]
     changes = [_change(older, newer, cell) for cell in cells]
     judgements = zip(cells, judge_together(changes, threshold), strict=True)
     judged = iter([_verdict(cell, *judgement, threshold) for cell, judgement in judgements])
     return [next(judged) if isinstance(outcome, ComparedCell) else outcome for outcome in outcomes]
+
+
+def _of_one_folder(side: str, titles: Sequence[str]) -> str:
+    """Say how many cells only folder ``side`` has, and which."""
+    more = [f"{len(titles) - NAMED} more"] if len(titles) > NAMED else []
+    count = "1 cell" if len(titles) == 1 else f"{len(titles)} cells"
+    return f"not compared, as only {side} has {count}: {', '.join([*titles[:NAMED], *more])}"
 
 
 def _change(older: MeasuredFolder, newer: MeasuredFolder, cell: ComparedCell) -> Change:
@@ -177,7 +194,7 @@ def _compared(older: MeasuredFolder, newer: MeasuredFolder, place_a: str, place_
         overrides = " ".join(b.row.record.get("overrides", [])) or "OVERRIDES"
         reason = f"both measured nothing beside it in its group: measure them in turns, {IN_TURNS} {overrides}"
         return Verdict(name, *medians, None, NOT_COMPARABLE, reason)
-    if a.row.extrapolated_seeds.intersection(seeds) != b.row.extrapolated_seeds.intersection(seeds):
+    if a.row.timed_otherwise(b.row, seeds):
         return Verdict(name, *medians, None, NOT_COMPARABLE, TIMED_OTHERWISE)
     unchanged = [place for place in beside if _same_code(older.cells[place], newer.cells[place])]
     return ComparedCell(name, (place_a, place_b), (before, after), unchanged or beside, seeds, bool(unchanged))

@@ -6,6 +6,11 @@ from importlib.util import find_spec
 from backends.memory_errors import NO_MEMORY, is_out_of_memory
 from harness.store.statuses import STATUSES
 
+FROM_OUTSIDE = (
+    "the kernel ended no process for want of memory meanwhile. Look for what did, such as the limits of a batch job or "
+    "a daemon that watches memory, and measure again"
+)
+
 
 class CellFailed(Exception):
     """A cell ended without a result: the status of its record, one sentence, and the end of its output."""
@@ -41,9 +46,14 @@ def _is_absent(module: str | None) -> bool:
         return False
 
 
-def status_of_exit(returncode: int, log_tail: str) -> tuple[str, str]:
-    """Return status and message of a process that ended without an answer."""
+def status_of_exit(returncode: int, log_tail: str, is_memory_short: bool = True) -> tuple[str, str]:
+    """Return status and message of a process that ended without an answer.
+
+    ``is_memory_short``: whether the kernel may have ended processes for want of memory meanwhile.
+    """
     name = signal.Signals(-returncode).name if returncode < 0 else f"exit code {returncode}"
+    if returncode == -signal.SIGKILL and not is_memory_short:
+        return "error", f"killed by signal {signal.SIGKILL:d} ({name}) from outside: {FROM_OUTSIDE}"
     if returncode == -signal.SIGKILL:
         return "oom", "killed by the kernel (SIGKILL), which it does when memory runs out"
     if NO_MEMORY.search(log_tail):

@@ -181,12 +181,15 @@ class GroupRun:
         return True
 
     def _open_alone(self) -> None:
-        """Close all workers and open the cells that were not open yet, one at a time."""
+        """Open the cells that were not open yet, one at a time, the first by its worker where that has started."""
+        started = next((cell for cell in self._at_work() if cell.opened is None), None)
         for cell in self._at_work():
-            cell.close()
+            if cell is not started:
+                cell.close()
         for cell in self._together():
             if cell.opened is None:
-                self._start([cell])
+                if cell is not started:
+                    self._start([cell])
                 cell.open()
                 cell.close()
 

@@ -44,6 +44,7 @@ class RemoteCell:
         if refusal := allocators.ALLOCATORS[config["launcher"]["allocator"]].refusal():
             raise CellFailed(*refusal)
         command = [config["launcher"]["python"] or sys.executable, "-m", "harness.cell", "--child"]
+        self._kills = memory.kills()
         try:
             self._child = Child(command, child_environment(config), guard)
         except OSError as error:
@@ -125,8 +126,9 @@ class RemoteCell:
         try:
             yield
         except ChildEnded as ended:
-            tail = self._child.tail()
-            raise CellFailed(*status_of_exit(ended.returncode, tail), tail) from ended
+            tail, kills = self._child.tail(), memory.kills()
+            is_memory_short = kills is None or kills != self._kills
+            raise CellFailed(*status_of_exit(ended.returncode, tail, is_memory_short), tail) from ended
 
     def _received(self, do: str, start: float, meanwhile: Callable[[], None] | None) -> Answer:
         while True:

@@ -23,6 +23,8 @@ MEMORY_OVER_STREAM = 32  # and memory so many times as large as an array, three 
 SIZES = (1 << 18, 1 << 20, 1 << 22, 1 << 24, STREAM_BYTES)  # bytes of the smaller arrays that streams are measured over
 ONE_THREAD_BYTES = 1 << 24  # up to here one thread may be faster than several, above all on a busy machine
 SQUARES = (256, 512, 1024)  # rows of the matrices that multiply-adds are measured with
+LARGER_SQUARES = (2048, 4096)  # also of many threads, whose start would slow the smaller ones down
+LEAST_WORK = 1 << 28  # multiply-adds of each thread that take many times as long as starting it
 GATHER_BYTES = 64 << 20
 SHORT_BYTES = 1 << 20  # rows of fewer bytes are read several times
 TRIAL_BYTES = 512 << 20  # of a longer list a part is read to choose distance and block size
@@ -85,7 +87,7 @@ class Cpu:
 
         def measure() -> float:
             rates = []
-            for size, count in product(SQUARES, dict.fromkeys((1, self.threads))):
+            for size, count in _products(self.threads):
                 torch.set_num_threads(count)
                 a, out = torch.ones(size, size), torch.empty(size, size)
                 rates.append(2 * size**3 / stable_best([partial(torch.mm, a, a, out=out)]))
@@ -137,6 +139,12 @@ def _counts(threads: int, size: int) -> tuple[int, ...]:
     """Numbers of threads to try with arrays of ``size`` bytes."""
     torch.set_num_threads(threads)
     return (1, threads) if size <= ONE_THREAD_BYTES and threads > 1 else (threads,)
+
+
+def _products(threads: int) -> list[tuple[int, int]]:
+    """Rows of square matrices and threads whose rates of multiply-adds are compared."""
+    larger = [size for size in LARGER_SQUARES if (size // 2) ** 3 < threads * LEAST_WORK]
+    return [*product(SQUARES, dict.fromkeys((1, threads))), *((size, threads) for size in larger)]
 
 
 def _row_bytes(width: int) -> int:

@@ -1,7 +1,7 @@
 """Rows of a table: the records that count for each engine, and the numbers derived from them."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -163,9 +163,10 @@ class Row:
         """The seeds of which only some batches were timed."""
         return {record["config"]["seed"] for record in self.ok if "extrapolated" in record}
 
-    def timed_otherwise(self, other: "Row") -> bool:
-        """Whether one of two rows alone timed whole epochs, of a seed that both have."""
+    def timed_otherwise(self, other: "Row", seeds: Collection[int] | None = None) -> bool:
+        """Whether one of two rows alone timed whole epochs, of one of some ``seeds``, or of one that both have."""
         both = {record["config"]["seed"] for record in self.ok} & {record["config"]["seed"] for record in other.ok}
+        both = both if seeds is None else both.intersection(seeds)
         return self.extrapolated_seeds & both != other.extrapolated_seeds & both
 
     @property

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from backends.model import ModelSpec, State, TrainingSpec, initial_state, model_spec
 from backends.settings import settings_in
+from datasets.files import atomic_file
 from datasets.graph import SPLITS, Graph
 from datasets.hashes import stored_sha256
 from harness.planning.schema import RunConfig
@@ -70,13 +71,12 @@ def load_state(path: Path) -> State:
 
 def save_state(path: Path, state: State) -> None:
     """Write parameters to ``.npz`` or ``.safetensors``, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.tmp")
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".safetensors":
-        from safetensors.numpy import save_file
+    with atomic_file(path) as temporary:
+        if path.suffix == ".safetensors":
+            from safetensors.numpy import save_file
 
-        save_file({name: np.ascontiguousarray(value) for name, value in state.items()}, temporary)
-    else:
-        with temporary.open("wb") as file:
-            np.savez(file, **state)  # type: ignore[arg-type]
-    temporary.replace(path)
+            save_file({name: np.ascontiguousarray(value) for name, value in state.items()}, temporary)
+        else:
+            with temporary.open("wb") as file:
+                np.savez(file, **state)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-TEMPORARY = re.compile(r"\..+\.json\.(\d+)\.tmp")  # as datasets.files names them
+TEMPORARY = re.compile(r"\..+\.json\.(\d+)(?:-[0-9a-f]+)?\.tmp")  # as datasets.files names and named them
 LEAST_AGE = 3600.0  # seconds; on a shared disk the writer may run on another machine, where no write takes as long
 
 

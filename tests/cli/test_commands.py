@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -166,6 +167,18 @@ def test_compare_needs_the_factor_and_the_interval(tmp_path: Path) -> None:
     refused = harness(tmp_path, "compare", "old", "new", "--threshold", "1")
     assert refused.returncode == 2 and "give a factor above 1" in refused.stderr
     assert harness(tmp_path, "compare", "old", "new", "--threshold", "1e200").returncode == 2
+
+
+def test_compare_names_the_cells_that_only_one_folder_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = fill(tmp_path / "old"), fill(tmp_path / "new")
+    factory.write(old, factory.record("pyg"))
+    for variant in range(7):
+        factory.write(new, factory.record("pyg"), folder=f"variant-{variant}")
+    compare([str(old), str(new)])
+    counts, of_old, of_new = capsys.readouterr().out.splitlines()[-3:]
+    assert counts.startswith("2 cells compared")
+    assert re.fullmatch(r"not compared, as only A has 1 cell: cora gat pyg train \(hash-x-x\)", of_old)
+    assert re.fullmatch(r"not compared, as only B has 7 cells: (cora gat pyg [^,]*, ){5}2 more", of_new)
 
 
 def test_compare_two_engines_inside_their_groups(tmp_path: Path) -> None:

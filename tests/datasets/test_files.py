@@ -50,3 +50,11 @@ def test_files_written_together_appear_together(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     write_atomic({first: "1", tmp_path / "b.json": "2"})
     assert sorted(path.read_text() for path in tmp_path.iterdir()) == ["1", "2"]
+
+
+def test_writers_with_the_same_process_number_write_to_different_names(tmp_path: Path) -> None:
+    path = tmp_path / "members.csv"
+    with atomic_file(path) as first, atomic_file(path) as second:  # as processes of two machines that share a disk
+        first.write_text("first")
+        second.write_text("second")
+    assert path.read_text() == "first" and list(tmp_path.iterdir()) == [path]

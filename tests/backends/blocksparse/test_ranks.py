@@ -54,7 +54,8 @@ def trained(graph, spec, training, **options):
         "state": trainer.state()["layers.0.weight" if spec.propagates else "layers.1.bias"],
     }
     results["predictions"] = trainer.predict(graph, np.arange(graph.nodes)[::-1])
-    other = awkward_graph(9, nodes=23)
+    parts = None if graph.part_bounds is None else np.minimum(graph.part_bounds, 23)
+    other = replace(awkward_graph(9, nodes=23), part_bounds=parts)
     results["other graph"] = trainer.predict(other, np.arange(23))
     trainer.close()
     return results | gradients, facts
@@ -81,6 +82,29 @@ def test_ranks_train_as_one_process_does(ranks, replication, model, bounds, exch
     assert len(facts["ranks"]["phases"]) == len(facts["ranks"]["forms"]) == ranks
     assert all(phases["aggregate"] > 0 for phases in facts["ranks"]["phases"])
     check_bytes(facts["ranks"], RankLayout(ranks, replication), spec, graph, exchange, bounds)
+
+
+@pytest.mark.parametrize("exchange", ["broadcast", "halo"])
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+@pytest.mark.parametrize(
+    ("bounds", "replication"),
+    [([0, 0, 40], 1), ([0, 17, 17, 40], 1), ([0, 40, 40], 1), ([0, 17, 17, 40, 40], 2)],
+    ids=["first", "between", "last", "replicated"],
+)
+def test_a_rank_whose_part_is_empty_changes_nothing(bounds, replication, model, exchange):
+    """METIS leaves parts of small graphs empty."""
+    graph = replace(awkward_graph(2, nodes=40, weighted=model in WEIGHTED), part_bounds=np.array(bounds))
+    ranks = (len(bounds) - 1) * replication
+    if model == "gat" and replication > 1:
+        return
+    spec, training = spec_of(model, graph), TrainingSpec(dtype="float64", dropout=0.4, threads=2)
+    expected, _ = trained(graph, spec, training)
+    options = {"ranks": ranks, "replication": replication, "exchange": exchange, "bounds": "parts"}
+    for overlap in (False, True) if model != "gat" else (False,):
+        actual, facts = trained(graph, spec, training, **options, overlap=overlap)
+        for name, value in expected.items():
+            assert np.abs(np.asarray(value) - actual[name]).max() <= EXACT, name
+        assert min(facts["ranks"]["edges"]) == 0
 
 
 @pytest.mark.parametrize("exchange", ["broadcast", "halo"])

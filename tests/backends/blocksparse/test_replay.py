@@ -125,6 +125,16 @@ def test_an_epoch_models_all_numbers_of_ranks_that_are_asked_for():
     trainer.close()
 
 
+def test_an_epoch_is_modelled_where_a_part_is_empty():
+    graph, spec, training = tiny()
+    graph = replace(graph, part_bounds=np.array([0, 20, 20, graph.nodes]))
+    trainer = runtime(resolve(BlocksparseConfig(replay=[3], bounds="parts", link=[1e8, 1e-3]), []), "train")
+    trainer.prepare(graph, spec, training, initial_state(spec, 0), BatchPlan(graph.nodes_of("train")), PlainClock())
+    (row,) = trainer.facts()["replay"]
+    assert row["ranks"] == 3 and row["seconds"] >= row["exposed"] > 0
+    trainer.close()
+
+
 def test_what_kernels_keep_of_a_rank_ends_before_the_next_one_is_timed(monkeypatch):
     operands, timed = [], ReplayWorker.timed
 

@@ -1,5 +1,6 @@
 """Slices together are the matrix, each edge once; rows that travel are those that are needed."""
 
+import timeit
 import tracemalloc
 
 import numpy as np
@@ -13,7 +14,7 @@ from backends.batches import BatchPlan
 from backends.blocksparse.config import BlocksparseConfig
 from backends.blocksparse.layout import RankLayout, replications
 from backends.blocksparse.pieces import pieces_of
-from backends.blocksparse.slices import cut
+from backends.blocksparse.slices import Cut, cut
 from backends.model import ModelSpec, TrainingSpec
 from datasets.adjacency import adjacency_of
 from datasets.order import apply_order, permutation_of, renumbering_of
@@ -59,6 +60,28 @@ def test_slices_hold_every_edge_once_and_receive_the_rows_of_their_columns(case)
         if exchange == "halo":
             assert len(np.unique(part.csr.indices)) == part.csr.shape[1]
     assert np.allclose(total, whole)
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=8), st.randoms(use_true_random=False))
+def test_nodes_are_those_of_the_ranks_that_hold_their_rows(rows, random):
+    bounds = np.concatenate(([0], np.cumsum(rows)))  # of which some blocks are empty
+    layout = RankLayout(2 * len(rows), 2) if len(rows) > 1 else RankLayout(1)
+    nodes = np.array([random.randrange(int(bounds[-1])) for _ in range(20 if bounds[-1] else 0)], dtype=np.int64)
+    parts = Cut(layout, bounds, (), (), ())
+    for rank, places in enumerate(parts.places(nodes)):
+        own = parts.own_rows(rank)
+        expected = np.flatnonzero((nodes >= own.start) & (nodes < own.stop)) if layout.place(rank)[1] == 0 else []
+        assert places.tolist() == list(expected)
+    answers = [nodes[places, None].astype(np.float32) for places in parts.places(nodes)]
+    assert parts.gathered(nodes, answers)[:, 0].tolist() == nodes.tolist()
+
+
+def test_the_nodes_of_many_ranks_are_found_without_a_pass_over_all_for_each():
+    nodes, seconds = np.arange(200_000), []
+    for ranks in (1, 1000):
+        parts = Cut(RankLayout(ranks), np.linspace(0, len(nodes), ranks + 1).astype(np.int64), (), (), ())
+        seconds.append(min(timeit.repeat(lambda parts=parts: parts.places(nodes), number=1, repeat=3)))
+    assert seconds[1] < 50 * seconds[0]
 
 
 @pytest.mark.parametrize("bounds", sorted(BOUNDS))

@@ -200,6 +200,7 @@ def test_no_rows_make_no_rows():
         ),
         (lambda a: dense(a, a.new_ones(3, 2), other=(a[1:], a.new_ones(3, 2))), "give equal shapes"),
         (lambda a: projection(a, a.new_ones(3, 4), a.new_ones(2, 3), a.new_ones(2, 3)), "4 entries"),
+        (lambda a: projection(a, a.new_ones(3, 4), a.new_ones(4), a.new_ones(4)), r"both need \[heads, d\], 4 entries"),
     ],
 )
 def test_shapes_and_types_that_do_not_fit_are_refused(call, message):

@@ -98,6 +98,16 @@ def test_unequal_shapes_are_refused():
         binary_cross_entropy(torch.ones(3, 2), torch.ones(3))
 
 
+@pytest.mark.parametrize("name", ["targets", "share"])
+def test_a_gradient_of_anything_but_the_logits_is_refused(name):
+    values = {"targets": torch.ones(3, 2), "share": torch.ones(3, 2)}
+    values[name].requires_grad_()
+    with pytest.raises(ValueError, match=f"{name} needs a gradient, only logits get one"):
+        binary_cross_entropy(torch.ones(3, 2, requires_grad=True), **values)
+    with torch.no_grad():
+        assert binary_cross_entropy(torch.ones(3, 2), **values) > 0
+
+
 def test_an_entry_that_is_no_number_has_no_number_as_gradient():
     logits = torch.tensor([[0.5, float("nan"), -2.0] * 5], requires_grad=True)
     loss = binary_cross_entropy(logits, torch.ones(1, 15))

@@ -58,3 +58,9 @@ def test_silent_ends_have_a_status(returncode, tail, status, word):
     actual, message = status_of_exit(returncode, tail)
     assert actual == status
     assert word in message
+
+
+def test_a_process_killed_while_the_kernel_ended_none_for_want_of_memory_was_killed_from_outside():
+    status, message = status_of_exit(-signal.SIGKILL, "", is_memory_short=False)
+    assert status == "error" and message.startswith("killed by signal 9 (SIGKILL) from outside: ")
+    assert status_of_exit(-signal.SIGABRT, "std::bad_alloc", is_memory_short=False)[0] == "oom"

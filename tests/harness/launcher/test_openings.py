@@ -48,4 +48,4 @@ def test_workers_that_do_not_fit_beside_each_other_are_noticed_while_they_start(
     monkeypatch.setattr(RemoteCell, "start", lambda worker: (started.append(worker), start(worker))[-1])
     written, _ = run(tmp_path, *(cell(graph, label) for label in "abc"))
     assert [record["status"] for record in written] == ["ok"] * 3 and not any("alone" in one for one in written)
-    assert len(started) == 2 + 3 + 3 * (len(written[0]["processes"]))
+    assert len(started) == 2 + 2 + 3 * (len(written[0]["processes"]))

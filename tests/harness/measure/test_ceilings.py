@@ -57,3 +57,10 @@ def test_arrays_of_streams_take_a_small_part_of_memory(monkeypatch):
     monkeypatch.setattr(ceilings, "last_level_bytes", lambda cores: 1 << 40)
     monkeypatch.setattr(ceilings, "total", lambda: 64 << 30)
     assert ceilings.stream_bytes() == 2 << 30
+
+
+@pytest.mark.parametrize(("threads", "largest"), [(1, 1024), (2, 1024), (4, 1024), (16, 2048), (32, 2048), (64, 4096)])
+def test_multiply_adds_are_measured_with_work_enough_for_each_thread(threads, largest):
+    products = ceilings._products(threads)
+    assert max(products) == (largest, threads) and largest**3 >= threads * ceilings.LEAST_WORK
+    assert {(size, count) for size in ceilings.SQUARES for count in (1, threads)} <= set(products)

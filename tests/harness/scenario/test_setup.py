@@ -1,5 +1,7 @@
 """State files: written, read back, refused for another model."""
 
+import resource
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,20 @@ def test_states_survive_a_file(tmp_path, suffix):
     assert set(loaded) == set(state)
     assert all((loaded[name] == value).all() and loaded[name].dtype == value.dtype for name, value in state.items())
     assert [path.name for path in tmp_path.iterdir()] == [f"state{suffix}"]
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_a_state_that_cannot_be_written_leaves_the_file_before_it_and_nothing_else(tmp_path, suffix):
+    path = tmp_path / f"best{suffix}"
+    path.write_bytes(b"before")
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 12, unlimited[1]))  # as a disk that is full
+    try:
+        with pytest.raises(Exception, match="File too large"):
+            save_state(path, {"layers.0.weight": np.ones((100, 100), np.float32)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [(path.name, b"before")]
 
 
 def test_a_state_of_another_model_is_refused(tmp_path):
