@@ -109,6 +109,8 @@ class LayeredTrainer(TorchTrainer):
     def _build_transpose(self, layer: int, matrix: LayerMatrix) -> None:
         if not isinstance(self.model, LayeredNetwork) or not self.has_backward_product(layer, matrix.csr):
             return
+        if layer == 0 and self.spec.name == "gat" and self.gathers_input(layer, matrix.csr):
+            return  # attention over features, which need no gradient, stays in the order of rows
         matrix = self.model.in_form(matrix)
         origin = matrix.origin if self.model.transposes_origin(layer, matrix) else None
         shared = matrix if origin is None else origin

@@ -72,13 +72,15 @@ class AttentionKernel:
         )  # fmt: skip
         return out, row_max, row_sum
 
-    def backward(self, saved: tuple[Tensor, ...], grad: Tensor, edges: bool) -> list[Tensor | None]:
-        """Gradients of the operands, of edge scores where ``edges``.
+    def backward(self, saved: tuple[Tensor, ...], grad: Tensor, needed: tuple[bool, ...]) -> list[Tensor | None]:
+        """Gradients of the four operands, of z and of edge scores where they are ``needed``.
 
-        ``saved`` are the four operands, row maxima and row sums of the forward pass.
+        ``saved`` are the operands, row maxima and row sums of the forward pass.
         """
+        if not needed[0]:
+            return self._backward_fixed(saved, grad, needed[3])
         matrix, direction, heads, width = self.matrix, self.matrix.backward, saved[1].shape[1], saved[0].shape[2]
-        grads = [*map(empty_like, saved[:3]), empty_like(saved[3]) if edges else None]
+        grads = [*map(empty_like, saved[:3]), empty_like(saved[3]) if needed[3] else None]
         grad = grad.contiguous().view(len(grad), heads, width)
         scratch = empty((matrix.nnz, 2, heads), grad.dtype), empty_like(saved[5])
         extension.gat_backward(
@@ -88,6 +90,18 @@ class AttentionKernel:
             direction.workers(heads * width),
         )  # fmt: skip
         return grads
+
+    def _backward_fixed(self, saved: tuple[Tensor, ...], grad: Tensor, edges: bool) -> list[Tensor | None]:
+        """Gradients of the scores alone, which need no transpose."""
+        matrix, direction, heads, width = self.matrix, self.matrix.forward, saved[1].shape[1], saved[0].shape[2]
+        grads = [*map(empty_like, saved[1:3]), empty((matrix.nnz, heads), grad.dtype)]
+        grad = grad.contiguous().view(len(grad), heads, width)
+        scratch = empty((matrix.nnz, 2, heads), grad.dtype), empty_like(saved[5])
+        extension.gat_backward_fixed(
+            direction.indptr, direction.indices, direction.bounds, direction.hubs, *arrays(*saved[:4]), self.slope,
+            self._drawing, *arrays(*saved[4:], grad, *grads, *scratch), direction.workers(heads * width),
+        )  # fmt: skip
+        return [None, *grads[:2], grads[2] if edges else None]
 
 
 def _attend(kernel: AttentionKernel, flat: bool, *operands: Tensor | None) -> Tensor:
@@ -112,4 +126,4 @@ class _Gat(torch.autograd.Function):
     @staticmethod
     @without_second_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, *ctx.kernel.backward(ctx.saved_tensors, grad, edges=ctx.needs_input_grad[5])
+        return None, None, *ctx.kernel.backward(ctx.saved_tensors, grad, ctx.needs_input_grad[2:])

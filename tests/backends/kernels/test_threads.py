@@ -28,12 +28,15 @@ def softmax(heads):
     return lambda logits: edge_softmax(MATRIX, logits), (numbers(1, MATRIX.nnz, heads),)
 
 
-def attention(heads, width, shared=False):
+def attention(heads, width, shared=False, fixed=False):
     def attend(z, src, dst, edge):
         return gat(MATRIX, z, src, dst, edge, dropout=0.3, seed=4)
 
+    z = numbers(1, 500, 1 if shared else heads, width)
     scores = numbers(2, 500, heads), numbers(3, 500, heads), numbers(4, MATRIX.nnz, heads)
-    return attend, (numbers(1, 500, 1 if shared else heads, width), *scores)
+    if fixed:
+        return lambda src, *others: attend(z.detach().to(src.dtype), src, *others), scores
+    return attend, (z, *scores)
 
 
 CASES = {
@@ -46,6 +49,10 @@ CASES |= {f"sddmm {heads} {width}": (products, heads, width) for heads, width in
 CASES |= {f"softmax {heads}": (softmax, heads) for heads in (1, 3)}
 CASES |= {f"gat {heads} {width}": (attention, heads, width) for heads, width in ((1, 5), (2, 64), (8, 8))}
 CASES |= {f"gat of shared rows {heads} {width}": (attention, heads, width, True) for heads, width in ((2, 5), (8, 64))}
+CASES |= {
+    f"gat of fixed rows {heads} {width}": (attention, heads, width, False, True) for heads, width in ((1, 64), (3, 5))
+}
+CASES |= {"gat of fixed shared rows 4 64": (attention, 4, 64, True, True)}
 
 
 @pytest.fixture(autouse=True)

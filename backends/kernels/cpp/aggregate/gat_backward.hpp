@@ -247,8 +247,8 @@ template <class T, class I, int H>
 void attention_gradients(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& sources,
                          const RowPlan& rows, int threads) {
     spread_sources<T, I, H>(t, g, sources, threads);
-    const ScoreTask<T, I> by_row{g.by_row, g.inverse, g.terms, g.inner, t.heads, t.slope, g.grad_dst, g.grad_edge};
-    const ScoreTask<T, I> by_source{t.a, nullptr, g.terms, g.inner, t.heads, t.slope, g.grad_src, nullptr};
+    const ScoreTask<T, I> by_row{g.by_row, true, g.inverse, g.terms, g.inner, t.heads, t.slope, g.grad_dst, g.grad_edge};
+    const ScoreTask<T, I> by_source{t.a, false, nullptr, g.terms, g.inner, t.heads, t.slope, g.grad_src, nullptr};
     sum_score_gradients<T, I, H>(by_row, rows, threads);
     sum_score_gradients<T, I, H>(by_source, sources, threads);
 }

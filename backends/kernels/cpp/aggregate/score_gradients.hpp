@@ -9,7 +9,7 @@ namespace kernels {
 
 constexpr int64_t kTermsAhead = 48;  // edges whose terms are under way
 
-// Edges by destination, whose terms are at `places` and whose `inner` are written; or by source, which read both.
+// Edges by destination, whose `inner` are written; or by source, which read them.
 //
 // The terms are an edge's weight, negative where the leaky ReLU's slope counts, and its product: that of the source's row
 // and the destination's gradient, after dropout. Gradients come from differences of these products: the inner product of
@@ -17,15 +17,14 @@ constexpr int64_t kTermsAhead = 48;  // edges whose terms are under way
 template <class T, class I>
 struct ScoreTask {
     CsrView<I> a;
-    const I* places;  // [nnz], null by source
-    const T* terms;   // [nnz, 2, heads] in the order of out-edges
+    bool by_destination;
+    const I* places;  // [nnz]: where the edges' terms are, null for their own positions
+    const T* terms;   // [nnz, 2, heads]
     T* inner;         // [destinations, heads]: sums of weights times products
     int64_t heads;
     T slope;
     T* grad;       // [rows, heads]: of the scores of this side's rows
     T* grad_edge;  // [nnz, heads] or null
-
-    bool by_destination() const { return places != nullptr; }
 };
 
 // One thread's buffers. H is the number of heads, 0 for any.
@@ -40,13 +39,13 @@ class ScoreGradients {
     // Rows of at most kEdgeBlock edges, all at once.
     void block(const Rows<I>& rows) {
         read(rows);
-        if (t.by_destination()) add_products(rows, t.inner + rows.first * heads, true);
+        if (t.by_destination) add_products(rows, t.inner + rows.first * heads, true);
         add_gradients(rows, t.grad + rows.first * heads, true);
     }
 
     // A row of more edges.
     void row(int64_t row, int64_t begin, int64_t end) {
-        if (t.by_destination()) products(row, begin, end, t.inner + row * heads);
+        if (t.by_destination) products(row, begin, end, t.inner + row * heads);
         gradients(row, begin, end, t.grad + row * heads);
     }
 
@@ -98,7 +97,7 @@ class ScoreGradients {
             const vec<T> share = load(weights + at);
             return (share > vec<T>{} ? share : share * slope) * (load(products + at) - inner);
         };
-        if (!t.by_destination()) {
+        if (!t.by_destination) {
             gather_inner(rows);
             return turns.sum_rows(rows, lane, to, fresh, [](int64_t) {},
                                   [&](int64_t at, int64_t) { return gradient(at, load(gradients + at)); });
@@ -161,7 +160,7 @@ void sum_score_gradients(const ScoreTask<T, I>& t, const RowPlan& plan, int thre
     }
     if (plan.hub_count == 0) return;
     const HubSegments<I> segments(t.a.indptr, plan);
-    if (t.by_destination())
+    if (t.by_destination)
         sum_score_hubs<T, I, H>(t, segments, plan, t.inner, threads, [](auto& mine, const HubSegment& s, T* to) {
             mine.products(s.row, s.begin, s.end, to);
         });
