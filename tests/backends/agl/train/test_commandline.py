@@ -351,7 +351,11 @@ def test_damaged_checkpoints_are_not_read_and_those_of_another_training_stay(tmp
     expected = load_file(tmp_path / "model.safetensors")
     (tmp_path / "model.safetensors").unlink()
     file = tmp_path / ".model.safetensors.checkpoint"
-    for content in (b"cut", save(expected), save(expected, {"facts": "{}"}), save(expected, {"facts": "[]"})):
+    contents = [b"cut", save(expected)]
+    for value in ({}, [], {"identity": "another"}):
+        torch.save(value, file)
+        contents.append(file.read_bytes())
+    for content in contents:
         file.write_bytes(content)
         assert main(command(tmp_path, "epochs=2")) == 0
         same(load_file(tmp_path / "model.safetensors"), expected, 0)
