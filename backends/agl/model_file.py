@@ -147,6 +147,12 @@ class BestEpoch:
     validated: float | None = None
     epoch: int = 0
 
+    @property
+    def losses(self) -> str:
+        """Its losses as text."""
+        validated = "" if self.validated is None else f", validation loss {self.validated:.4f}"
+        return f"loss {self.loss:.4f}{validated}"
+
 
 class Checkpoints:
     """The checkpoint of a training whose model will be ``output``; ``inputs`` are what its result depends on."""

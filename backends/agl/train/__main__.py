@@ -4,8 +4,8 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -33,14 +33,13 @@ from backends.model import ModelSpec, TrainingSpec
 from backends.model_names import CONVOLUTIONS
 from backends.parallel import ray_cluster as cluster
 from backends.places import delivered, fetched, written
-from backends.progress import announce
+from backends.progress import NotedProgress, announce, step_progress
 from datasets.graph import Graph
 
 SHAPE = ("hidden", "heads", "output_heads", "slope", "head")
 TRAINING = ("optimizer", "rate", "decay", "dropout", "attention_dropout", "epochs", "threads", "seed")
 OF_GAT = ("heads", "output_heads", "slope", "attention_dropout")
 OF_STRATEGIES: dict[str, tuple[str, ...]] = {"servers": SERVED, "checkpoint_every": SERVED, "staleness": ("bounded",)}
-ReportEpoch = Callable[[int, float, float | None], None]
 
 
 def prepared_trainer(
@@ -203,7 +202,7 @@ def trained(parsed: argparse.Namespace, settings: TrainSettings, shards: Path, o
             if notice:
                 announce(notice)
         checkpoints = Checkpoints(output, inputs_of(trainer.spec, parsed.strategy, settings, manifest))
-        with epoch_progress(settings.epochs) as progress:
+        with step_progress() as progress:
             best = train_to_best(trainer, settings.epochs, progress, checkpoints)
     columns = manifest.get("tables", {})
     sampled = sampling_of(reader), manifest["filter"]
@@ -247,7 +246,7 @@ def notice_of_classes(graph: Graph) -> str | None:
 
 
 def train_to_best(
-    trainer: AglTrainer, epochs: int, progress: ReportEpoch, checkpoints: Checkpoints | None = None
+    trainer: AglTrainer, epochs: int, progress: NotedProgress, checkpoints: Checkpoints | None = None
 ) -> BestEpoch:
     """Train all epochs, or those after a checkpoint, and return the best.
 
@@ -267,7 +266,7 @@ def train_to_best(
                 raise ValueError(problem)
             announce(f"{problem}; training ends here, and epoch {best.epoch} is the best of those before")
             break
-        progress(epoch + 1, loss, validated)
+        progress("train", epoch + 1, epochs, newest.losses)
         if best.validated is None or validated is None or validated < best.validated:
             best = newest
         if checkpoints is not None:
@@ -287,43 +286,10 @@ def not_finite(epoch: BestEpoch) -> str:
 
 def summary(trainer: AglTrainer, best: BestEpoch, seconds: float, path: str, source: str) -> str:
     """The result in one line, and the command that scores with it."""
-    validated = "" if best.validated is None else f", validation loss {best.validated:.4f}"
     return (
-        f"{len(trainer.plan.nodes):,} targets, best epoch {best.epoch}, loss {best.loss:.4f}{validated}, in "
+        f"{len(trainer.plan.nodes):,} targets, best epoch {best.epoch}, {best.losses}, in "
         f"{seconds:.1f} s: {path}\nscore with it: python -m backends.agl.infer -m {path} {source} -o SCORES"
     )
-
-
-@contextmanager
-def epoch_progress(epochs: int) -> Iterator[ReportEpoch]:
-    """A progress bar of epochs, with the losses of the last, on stderr."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("train"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=epochs)
-
-        def progress(done: int, loss: float, validated: float | None) -> None:
-            validation = "" if validated is None else f", validation {validated:.4f}"
-            bar.update(task, completed=done, description=f"loss {loss:.4f}{validation}")
-
-        yield progress
 
 
 if __name__ == "__main__":
