@@ -145,37 +145,28 @@ class TrainingWorker:
 
     def probe(self, targets: Nodes) -> tuple[Floats, float, float, Vector | None]:
         """Logits, loss and weight of some targets, and the mean gradient of all workers (``None``: at the servers)."""
-        if not len(targets):
+        return self._probed(self.trainer.target_batch(targets) if len(targets) else None)
+
+    def probe_shards(self, plan: ShardPlan) -> tuple[Nodes, Floats, float, float, Vector | None]:
+        """Ids of the targets of one shard or none, and what ``probe`` returns of them."""
+        if not plan.shards:
+            return np.empty(0, dtype=np.int64), *self._probed(None)
+        graph, source = targets_of_shards(plan), ShardSource()
+        source.read(self.trainer, plan)
+        source.number(graph)
+        (records,) = source.reader.encoded_batches(graph.nodes, shards=plan.shards)
+        batch = source.batch(records)
+        batch = replace(batch, labels=targets_of(graph, batch.targets, None, self.trainer.dtype))
+        return np.asarray(graph.node_ids)[batch.targets], *self._probed(batch)
+
+    def _probed(self, batch: Batch | None) -> tuple[Floats, float, float, Vector | None]:
+        if batch is None:
             self.exchange.weight = 0.0
             mean = self.exchange.probe(np.zeros(self.layout.size, dtype=np.float32))
             return np.zeros((0, self.job.spec.classes), dtype=np.float32), 0.0, 0.0, mean
-        logits, loss, gradients = self.trainer.loss_and_gradients(targets)
-        self.exchange.weight = labels_in(targets_of(self.graph, targets))
+        logits, loss, gradients = self.trainer.gradients_of(batch)
+        self.exchange.weight = labels_in(self.trainer.batch_labels(batch))
         return logits, loss, self.exchange.weight, self.exchange.probe(self.layout.join(gradients))
-
-    def probe_shards(self, plan: ShardPlan) -> tuple[Nodes, Floats, float, float, Vector | None]:
-        """Ids, logits, loss and weight of the targets of some shards, and the mean gradient as of ``probe``."""
-        if not plan.shards:
-            return np.empty(0, dtype=np.int64), *self.probe(np.empty(0, dtype=np.int64))
-        trainer, graph, source = self.trainer, targets_of_shards(plan), ShardSource()
-        source.read(trainer, plan)
-        source.number(graph)
-        trainer.model.train()
-        trainer.model.zero_grad(set_to_none=True)
-        ids, logits, losses, weights = [], [], [], []
-        for records in source.reader.encoded_batches(len(source.reader), shards=plan.shards):
-            batch = source.batch(records)
-            rows, labels = trainer.logits(batch), targets_of(graph, batch.targets, None, trainer.dtype)
-            weights.append(labels_in(labels))
-            loss = trainer.loss(rows, labels) * weights[-1]
-            loss.backward()
-            ids.append(np.asarray(graph.node_ids)[batch.targets])
-            logits.append(rows.detach().numpy())
-            losses.append(float(loss.detach()))
-        total = self.exchange.weight = sum(weights)
-        gradients = {name: value / np.float32(max(total, 1.0)) for name, value in trainer.model.gradients().items()}
-        mean = self.exchange.probe(self.layout.join(gradients))
-        return np.concatenate(ids), np.concatenate(logits), sum(losses) / max(total, 1.0), total, mean
 
     def state(self) -> State:
         """The parameters of this worker."""
