@@ -105,7 +105,8 @@ def read_model(path: Path, code: Path | None = None) -> TrainedModel | None:
     try:
         facts = json.loads(text)
         spec, strategy = _spec_of(facts["spec"], path, code), SamplingStrategy(**_with_tuples(facts["strategy"]))
-        model = TrainedModel(spec, state, strategy, facts["filter"], facts["tables"], facts.get("weighted"))
+        weighted = facts.get("weighted", facts["spec"].get("weighted"))
+        model = TrainedModel(spec, state, strategy, facts["filter"], facts["tables"], weighted)
         draws = facts["draws"]
         for part in (spec, strategy, model):
             _check_kinds(part)

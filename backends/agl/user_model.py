@@ -19,7 +19,6 @@ from torch import nn
 
 from backends.memory_errors import is_out_of_memory
 from backends.model import ModelSpec, State
-from datasets.graph import Graph
 
 ENDING, FUNCTION = ".py", "model"
 LAYER_METHODS = ("send", "receive")
@@ -161,21 +160,6 @@ def initial_parameters(spec: UserModelSpec, seed: int) -> State:
         torch.manual_seed(seed)
         module = spec.build()
     return {name: parameter.detach().numpy().copy() for name, parameter in module.named_parameters()}
-
-
-def refuse_other_columns(spec: ModelSpec, graph: Graph) -> None:
-    """Raise ValueError for a graph whose edges do not have the columns that a model was trained on."""
-    width = 0 if graph.edge_features is None else graph.edge_features.shape[1]
-    refuse_other_edges(spec, width, graph.edge_weights is not None, graph.name)
-
-
-def refuse_other_edges(spec: ModelSpec, width: int, weighted: bool, source: str) -> None:
-    """Raise ValueError where the edges of ``source`` have other features or weights than a model was trained on."""
-    if "features" in spec.edge_columns and width != spec.edge_width:
-        raise ValueError(f"the model takes {spec.edge_width} features of each edge, {source} has {width}")
-    if isinstance(spec, UserModelSpec) and "weight" in spec.reads and spec.weighted != weighted:
-        trained, other = ("weights", "none") if spec.weighted else ("no weights", "some")
-        raise ValueError(f"the model was trained on edges with {trained}, {source} has {other}: name their column")
 
 
 def is_user_model(name: str) -> bool:

@@ -14,10 +14,9 @@ from backends.agl.flat.sampling_strategy import (
     refuse_unused_columns,
     usable_sampler,
 )
-from backends.agl.infer.job import Nodes
+from backends.agl.infer.job import Nodes, refuse_other_widths
 from backends.agl.model_file import TrainedModel, read_model
 from backends.agl.networks import read_state, spec_from_state
-from backends.agl.user_model import refuse_other_edges
 from datasets.array_files import save_array, save_pieces
 from datasets.features import SparseFeatures, refuse_not_finite
 from datasets.graph import Graph
@@ -140,10 +139,8 @@ def check_shards(reader: GraphFeatureReader, path: Path, model: TrainedModel) ->
             f"{_sampling(model.strategy, model.filtering)}: flatten again with that, or score the graph"
         )
     refuse_other_file(model.strategy, strategy.sha256)
-    if model.spec.in_width != manifest["width"]:
-        raise ValueError(f"the model takes {model.spec.in_width} features, {reader.folder} has {manifest['width']}")
+    refuse_other_widths(model.spec, manifest["width"], reader.edge_width, str(reader.folder))
     refuse_other_weights(model, bool(manifest["weighted"]), str(reader.folder))
-    refuse_other_edges(model.spec, reader.edge_width, manifest["weighted"], str(reader.folder))
     refuse_unused_columns(model.spec, strategy, model.filtering, reader.edge_columns, str(reader.folder))
 
 

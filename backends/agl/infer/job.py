@@ -16,7 +16,7 @@ from backends.agl.config import MOST_ON_RAY
 from backends.agl.flat.rounds import InEdgeTable
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.networks import SENT, check_state, model_slices, send, width_of
-from backends.agl.user_model import UserModelSpec, refuse_other_columns
+from backends.agl.user_model import UserModelSpec
 from backends.kernels import sample_neighbors
 from backends.kernels.operand import partition_rows
 from backends.model import ModelSpec, State
@@ -218,9 +218,8 @@ class InferenceJob:
 
     def __post_init__(self) -> None:
         check_state(self.spec, self.state, "the state")
-        if self.graph.width != self.spec.in_width:
-            raise ValueError(f"the model takes {self.spec.in_width} features, {self.graph.name} has {self.graph.width}")
-        refuse_other_columns(self.spec, self.graph)
+        of_edges = 0 if self.graph.edge_features is None else self.graph.edge_features.shape[1]
+        refuse_other_widths(self.spec, self.graph.width, of_edges, self.graph.name)
         if self.sampling.hops != self.spec.layers:
             raise ValueError(f"fanouts {self.sampling.fanouts} are not one per layer: the model has {self.spec.layers}")
         if self.partitions < 0:
@@ -362,6 +361,14 @@ class InferenceJob:
             "sampling": json.loads(json.dumps(asdict(self.sampling))),
             "filter": self.filtering,
         }
+
+
+def refuse_other_widths(spec: ModelSpec, of_nodes: int, of_edges: int, source: str) -> None:
+    """Raise ValueError where nodes or edges of ``source`` have other numbers of features than a model takes."""
+    if spec.in_width != of_nodes:
+        raise ValueError(f"the model takes {spec.in_width} features, {source} has {of_nodes}")
+    if "features" in spec.edge_columns and spec.edge_width != of_edges:
+        raise ValueError(f"the model takes {spec.edge_width} features of each edge, {source} has {of_edges}")
 
 
 def needs_table(strategy: SamplingStrategy, filtering: str | None) -> bool:
