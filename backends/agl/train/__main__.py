@@ -20,7 +20,7 @@ from backends.agl.flat.reader import GraphFeatureReader, sampling_of
 from backends.agl.flat.sampling_strategy import check_sampler, refuse_unused_columns
 from backends.agl.model_file import BestEpoch, Checkpoints, TrainedModel, save_model
 from backends.agl.networks import first_state
-from backends.agl.train.shard_source import ShardSource, labelled_targets
+from backends.agl.train.shard_source import ShardSource, targets_of_shards
 from backends.agl.train.source import ShardPlan, shard_plan_of
 from backends.agl.train.trainer import DistributedTrainer
 from backends.agl.train.worker import WorkerClock
@@ -48,7 +48,7 @@ def prepared_trainer(
     ``stated`` are the settings of the command line: one that model or strategy does not use is refused likewise.
     """
     reader = GraphFeatureReader(folder)
-    graph, sampling, filtering = labelled_targets(reader), sampling_of(reader), reader.manifest["filter"]
+    graph, sampling, filtering = targets_of_shards(reader), sampling_of(reader), reader.manifest["filter"]
     spec = spec_of(model, reader, graph.classes, settings, stated)
     refuse_unused_settings(spec, strategy, settings, stated)
     refuse_unused_columns(spec, sampling, filtering, reader.edge_columns, str(folder))

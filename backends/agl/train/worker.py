@@ -14,6 +14,7 @@ import torch
 
 from backends.agl.backend import AglTrainer, labels_in
 from backends.agl.config import AglConfig
+from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.train.shard_source import ShardSource, targets_of_shards
 from backends.agl.train.source import ShardPlan, WorkerPlan, deal_targets
 from backends.base.gradient_exchange import AllReduceExchange, ServerExchange, Servers, Traffic
@@ -86,11 +87,12 @@ class TrainingWorker:
         self.rank, self.job, self.servers = rank, job, servers
         self.layout = ParameterLayout(job.spec)
         self.plan = job.plans[rank]
-        self.graph = targets_of_shards(self.plan) if isinstance(self.plan, ShardPlan) else graph
+        if isinstance(self.plan, ShardPlan):
+            graph = targets_of_shards(GraphFeatureReader(self.plan.folder), self.plan.shards)
         self.trainer = AglTrainer(job.config, ShardSource() if isinstance(self.plan, ShardPlan) else None)
         self.trainer.on_batch = self._begin_step
         self.step, self.trained_targets, self.trained_labels = 0, 0, 0.0
-        self.trainer.prepare(self.graph, job.spec, job.training, job.state, self.plan, WorkerClock())
+        self.trainer.prepare(graph, job.spec, job.training, job.state, self.plan, WorkerClock())
         # workers draw different dropout of attention, but the same neighbours of a node
         self.trainer.training = replace(job.training, seed=job.training.seed + rank)
         self.load(job.state)
@@ -151,10 +153,10 @@ class TrainingWorker:
         """Ids of the targets of one shard or none, and what ``probe`` returns of them."""
         if not plan.shards:
             return np.empty(0, dtype=np.int64), *self._probed(None)
-        graph, source = targets_of_shards(plan), ShardSource()
-        source.read(self.trainer, plan)
-        source.number(graph)
-        (records,) = source.reader.encoded_batches(graph.nodes, shards=plan.shards)
+        reader, source = GraphFeatureReader(plan.folder), ShardSource()
+        graph = targets_of_shards(reader, plan.shards)
+        source.read(self.trainer, reader, graph)
+        (records,) = reader.encoded_batches(graph.nodes, shards=plan.shards)
         batch = source.batch(records)
         batch = replace(batch, labels=targets_of(graph, batch.targets, None, self.trainer.dtype))
         return np.asarray(graph.node_ids)[batch.targets], *self._probed(batch)
