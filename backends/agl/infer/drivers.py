@@ -26,7 +26,6 @@ from backends.agl.infer.map_stage import (
     embeddings_name,
     matrix_name,
     needed_rows,
-    node_values,
     round_name,
     scatter_rows,
     write_matrices,
@@ -244,9 +243,8 @@ class InferenceRounds:
             samples = self._all("map hubs", [self._start(mapreduce.sample_hub, piece) for piece in pieces])
             job = self.job = replace(job, hubs=mapreduce.merge_samples(job, pieces, executor.get(samples)))
         self.loads = self._loads(pieces)
-        values = node_values(job)
-        scale, degrees = (values, None) if job.spec.name == "gcn" else (None, values)
-        self.setup = executor.put(replace(setup, needed=job.needed, scale=scale, degrees=degrees, hubs=job.hubs))
+        computed = {"needed": job.needed, "node_values": job.node_values}
+        self.setup = executor.put(replace(setup, computed=computed, hubs=job.hubs))
         self.pieces = len(pieces)
 
     def run(self) -> tuple[Floats, dict[str, Any]]:

@@ -15,12 +15,13 @@ from numpy.typing import DTypeLike, NDArray
 from backends.agl.config import MOST_ON_RAY
 from backends.agl.flat.rounds import InEdgeTable
 from backends.agl.flat.sampling_strategy import SamplingStrategy
-from backends.agl.networks import SENT, check_state, model_slices, send, width_of
+from backends.agl.networks import SENT, builder_of, check_state, model_slices, send, width_of
 from backends.agl.user_model import UserModelSpec
+from backends.agl.vectorize import EdgeValues
 from backends.kernels import sample_neighbors
 from backends.kernels.operand import partition_rows
 from backends.model import ModelSpec, State
-from datasets.array_files import create_array, reserve, save_array
+from datasets.array_files import create_array, save_array
 from datasets.csr import Csr
 from datasets.features import SparseFeatures
 from datasets.graph import Graph
@@ -69,15 +70,8 @@ class Workspace:
 
     def rows(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> "RowFile":
         """Create an array that is written by consecutive rows; raises OSError where the disk has no room for it."""
-        path = self.path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.written += int(np.prod(shape)) * np.dtype(dtype).itemsize
-        header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
-        with path.open("wb") as file:
-            np.lib.format.write_array_header_1_0(file, header)
-        file_of_rows = RowFile(path)
-        reserve(path, file_of_rows.size)
-        return file_of_rows
+        self.create(name, shape, dtype)
+        return RowFile(self.path(name))
 
     def scratch(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         """Create an array for one step: in memory where it is small, which allows large pages, else mapped."""
@@ -155,7 +149,6 @@ class RowFile:
             shape, _, dtype = np.lib.format.read_array_header_1_0(file)
             self.start = file.tell()
         self.width = int(np.prod(shape[1:])) * dtype.itemsize
-        self.size = self.start + shape[0] * self.width
 
     def put(self, first: int, values: Array) -> None:
         """Write consecutive rows from ``first`` on."""
@@ -295,6 +288,11 @@ class InferenceJob:
     def fanout(self, layer: int) -> int | None:
         """Neighbours that a layer (0-based) reads of each node, ``None`` for all."""
         return self.sampling.fanouts[layer]
+
+    @cached_property
+    def node_values(self) -> NDArray[np.floating] | None:
+        """What layers read of each node, from degrees of the whole graph: gcn's scale, a user's in-degrees."""
+        return EdgeValues.of(self.graph, builder_of(self.spec)).nodes
 
     @cached_property
     def needed(self) -> list[Mask | None]:
