@@ -144,10 +144,7 @@ class UserModelSpec(ModelSpec):
         except (Exception, SystemExit) as error:
             if is_out_of_memory(error):
                 raise
-            lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.file]
-            line = f", line {lines[-1]}" if lines else ""
-            reason = " ".join(str(error).split())
-            raise UserModelError(f"{self.file}{line}: {what} fails: {type(error).__name__}: {reason}") from error
+            raise _failure(self.file, error, f"{what} fails: ") from error
 
     def refuse(self, reason: str) -> None:
         """Raise UserModelError."""
@@ -249,7 +246,12 @@ def _executed(file: str, code: str) -> ModuleType:
         exec(compile(code, file, "exec"), module.__dict__)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-        line = f", line {lines[-1]}" if lines else ""
-        raise UserModelError(f"{file}{line}: {type(error).__name__}: {' '.join(str(error).split())}") from error
+        raise _failure(file, error) from error
     return module
+
+
+def _failure(file: str, error: BaseException, what: str = "") -> UserModelError:
+    """An error that names file and line where the user's code fails, and what fails."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    line = f", line {lines[-1]}" if lines else ""
+    return UserModelError(f"{file}{line}: {what}{type(error).__name__}: {' '.join(str(error).split())}")

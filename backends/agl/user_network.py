@@ -150,8 +150,9 @@ class UserSlice:
         with self.spec.running(name):
             out: Tensor = self.part.receive(own[OWN], message, matrix)
         if not isinstance(out, Tensor) or out.dtype != torch.float32 or tuple(out.shape) != shape:
-            what = f"{out.dtype} {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-            self.spec.refuse(f"{name} returns {what}: it returns float32 {shape} for these edges, whatever they are")
+            self.spec.refuse(
+                f"{name} returns {kind_of(out)}: it returns float32 {shape} for these edges, whatever they are"
+            )
         return out
 
     def logits_of(self, hidden: Tensor) -> Tensor:
@@ -159,6 +160,11 @@ class UserSlice:
         with self.spec.running("head"):
             logits: Tensor = hidden if self.part is None else self.part(hidden)
         return logits
+
+
+def kind_of(value: Any) -> str:
+    """What a user's code returned, as text: type and shape of a tensor."""
+    return f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
 
 
 def slices_of(spec: UserModelSpec, module: nn.Module) -> list[UserSlice]:

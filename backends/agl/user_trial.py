@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from backends.agl.user_model import UserModelSpec
-from backends.agl.user_network import MESSAGE, Edges
+from backends.agl.user_network import MESSAGE, Edges, kind_of
 from datasets.csr import Csr
 
 NODES = 3
@@ -108,8 +108,8 @@ def _layer(spec: UserModelSpec, name: str, layer: Any, hidden: Tensor, read: set
         if isinstance(sent, dict) and (part == MESSAGE or not str(part).isidentifier()):
             spec.refuse(f"{name}.send names a message {part!r}: give a word, as in {{'z': z}}")
         if not isinstance(value, Tensor) or value.dtype != torch.float32 or value.dim() < 1 or len(value) != NODES:
-            what = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-            spec.refuse(f"{name}.send returns {what}: it returns a float32 tensor of a row per node, or a dict of some")
+            what = f"{name}.send returns {kind_of(value)}"
+            spec.refuse(f"{what}: it returns a float32 tensor of a row per node, or a dict of some")
         if not _equal(_named(alone).get(part), value[1:2]):
             spec.refuse(f"{name}.send mixes nodes: a node's message may depend on its own embedding alone")
     edges = _edges(spec, [0, 1, 2], [0, 1, 2], read)
@@ -121,8 +121,7 @@ def _layer(spec: UserModelSpec, name: str, layer: Any, hidden: Tensor, read: set
             for row, columns in ALONE.items()
         ]
     if not isinstance(out, Tensor) or out.dtype != torch.float32 or out.dim() != 2 or len(out) != NODES:
-        what = f"{out.dtype} {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-        spec.refuse(f"{name}.receive returns {what} for {NODES} rows: it returns float32 [rows, width]")
+        spec.refuse(f"{name}.receive returns {kind_of(out)} for {NODES} rows: it returns float32 [rows, width]")
     if not all(_equal(other, out[row : row + 1]) for row, other in zip(ALONE, others, strict=True)):
         spec.refuse(f"{name}.receive mixes rows: a row may depend on its own embedding and its in-edges alone")
     return out
