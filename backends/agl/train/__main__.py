@@ -151,7 +151,7 @@ def parser() -> argparse.ArgumentParser:
         "--strategy",
         default="local",
         choices=STRATEGIES,
-        help="local is one worker, the others combine the gradients of many (local)",
+        help="one worker, or how many combine their gradients (local)",
     )
     options.add_argument(
         "-o", "--output", required=True, help="file for the parameters, .safetensors, any fsspec path; must not exist"
@@ -190,9 +190,8 @@ def trained(parsed: argparse.Namespace, settings: TrainSettings, shards: Path, o
     reader = GraphFeatureReader(shards)
     manifest, stated = reader.manifest, [pair.partition("=")[0] for pair in parsed.config]
     with closing(prepared_trainer(parsed.model, shards, parsed.strategy, settings, stated)) as trainer:
-        for notice in (notice_of_batches(trainer.plan, settings.workers), notice_of_classes(trainer.graph)):
-            if notice:
-                announce(notice)
+        announce_small_batches(trainer.plan, settings.workers)
+        announce_one_class(trainer.graph)
         checkpoints = Checkpoints(output, inputs_of(trainer.spec, parsed.strategy, settings, manifest))
         with step_progress() as progress:
             best = train_to_best(trainer, settings.epochs, progress, checkpoints)
@@ -211,30 +210,26 @@ def inputs_of(spec: ModelSpec, strategy: str, settings: TrainSettings, manifest:
     return {"model": asdict(spec), "code": code, "strategy": strategy, "settings": stated, "shards": manifest}
 
 
-def notice_of_batches(plan: BatchPlan, workers: int) -> str | None:
-    """Where batches are smaller than asked for, as each is of one shard: that they are, and what to do."""
-    if not isinstance(plan, ShardPlan) or plan.size is None:
-        return None
-    largest = max(plan.trained)
-    if largest >= min(plan.size, len(plan.nodes) // workers):
-        return None
-    return (
-        f"batches have at most {largest:,} targets, not -c batch_size={plan.size}: each is of one shard, so flatten "
-        "with larger --shard-records for larger batches"
-    )
+def announce_small_batches(plan: BatchPlan, workers: int) -> None:
+    """Say where batches are smaller than asked for, as each is of one shard, and what to do."""
+    if isinstance(plan, ShardPlan) and plan.size is not None:
+        largest = max(plan.trained)
+        if largest < min(plan.size, len(plan.nodes) // workers):
+            announce(
+                f"batches have at most {largest:,} targets, not -c batch_size={plan.size}: each is of one shard, so "
+                "flatten with larger --shard-records for larger batches"
+            )
 
 
-def notice_of_classes(graph: Graph) -> str | None:
-    """Where all targets that are trained are of one class: that nothing can be learned, and why it may be so."""
-    if graph.labels is None or graph.labels.ndim > 1:
-        return None
-    classes = np.unique(graph.labels[graph.nodes_of("train")])
-    if len(classes) != 1:
-        return None
-    return (
-        f"all targets that are trained are of class {classes[0]}: the model will know no other (a label of -1 is read "
-        "as missing)"
-    )
+def announce_one_class(graph: Graph) -> None:
+    """Say where all targets that are trained are of one class that nothing can be learned, and why it may be so."""
+    if graph.labels is not None and graph.labels.ndim == 1:
+        classes = np.unique(graph.labels[graph.nodes_of("train")])
+        if len(classes) == 1:
+            announce(
+                f"all targets that are trained are of class {classes[0]}: the model will know no other (a label of -1 "
+                "is read as missing)"
+            )
 
 
 def train_to_best(
