@@ -232,7 +232,7 @@ class InferenceRounds:
             job = self.job = replace(job, hubs=mapreduce.merge_samples(job, pieces, executor.get(samples)))
         self.loads = self._loads(pieces)
         computed = {"needed": job.needed, "node_values": job.node_values}
-        self.setup = executor.put(replace(setup, computed=computed, hubs=job.hubs))
+        self.setup = executor.put(replace(setup, options=options | {"hubs": job.hubs}, computed=computed))
         self.pieces = len(pieces)
 
     def run(self) -> tuple[Floats, dict[str, Any]]:

@@ -101,20 +101,18 @@ class InferenceTaskSetup:
     options: dict[str, Any]
     parts: list[tuple[int, int]]
     computed: dict[str, Any] = field(default_factory=dict)  # cached properties of the job, by name
-    hubs: HubSamples | None = None
-    threads: int = 1
     work: Path | None = None
 
     def job(self) -> InferenceJob:
         """The job with its graph and edges memory-mapped."""
         source = _open(self.source)
-        job = InferenceJob(source.graph, self.spec, self.state, table=source.table, hubs=self.hubs, **self.options)
+        job = InferenceJob(source.graph, self.spec, self.state, table=source.table, **self.options)
         vars(job).update(self.computed)
         return job
 
     def slice(self, layer: int) -> Any:
         """The model's slice of one layer."""
-        torch.set_num_threads(self.threads)
+        torch.set_num_threads(1)
         return model_slices(self.spec, self.state, isinstance(_open(self.source).graph.features, SparseFeatures))[layer]
 
 

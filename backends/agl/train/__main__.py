@@ -151,7 +151,7 @@ def parser() -> argparse.ArgumentParser:
         "--strategy",
         default="local",
         choices=STRATEGIES,
-        help="one worker, or how many combine their gradients (local)",
+        help="local is one worker, the others combine the gradients of many (local)",
     )
     options.add_argument(
         "-o", "--output", required=True, help="file for the parameters, .safetensors, any fsspec path; must not exist"
