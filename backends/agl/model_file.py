@@ -46,7 +46,10 @@ def save_model(path: Path, model: TrainedModel) -> None:
     from safetensors.numpy import save
 
     assert model.strategy is not None
-    facts = {"spec": _spec_facts(model.spec), "strategy": asdict(model.strategy)}
+    spec = asdict(model.spec)
+    if isinstance(model.spec, UserModelSpec):  # by its digest: reading a model never runs code that came with it
+        spec |= {"code": None, "sha256": model.spec.sha256}
+    facts = {"spec": spec, "strategy": asdict(model.strategy)}
     facts |= {"filter": model.filtering, "tables": model.tables, "draws": DRAWS, "weighted": model.weighted}
     arrays = {name: np.asarray(value, order="C") for name, value in model.state.items()}
     _write_whole(path, save(arrays, {KEY: json.dumps(facts, sort_keys=True)}))
@@ -63,14 +66,6 @@ def _write_whole(path: Path, content: bytes) -> None:
         raise OSError(f"{path} could not be written ({error}): make room and repeat the command") from error
     finally:
         unnamed.unlink(missing_ok=True)
-
-
-def _spec_facts(spec: ModelSpec) -> dict[str, Any]:
-    """A specification as JSON, a user's file by its digest: reading a model never runs code that came with it."""
-    facts = asdict(spec)
-    if isinstance(spec, UserModelSpec):
-        facts |= {"code": None, "sha256": spec.sha256}
-    return facts
 
 
 def _spec_of(facts: dict[str, Any], path: Path, code: Path | None) -> ModelSpec:

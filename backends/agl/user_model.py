@@ -91,7 +91,8 @@ class UserModelSpec(ModelSpec):
         """The arguments that the function takes, by name; raises UserModelError for another one without a default."""
         parameters = self._takes()
         for parameter in parameters:
-            if parameter.name not in ARGUMENTS and parameter.default is parameter.empty and not _is_rest(parameter):
+            is_rest = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+            if parameter.name not in ARGUMENTS and parameter.default is parameter.empty and not is_rest:
                 allowed = ", ".join(ARGUMENTS)
                 self.refuse(f"{self.function}() takes {parameter.name!r}, which training does not know: {allowed}")
         named = {parameter.name for parameter in parameters}
@@ -172,10 +173,6 @@ def code_of(name: str) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         raise UserModelError(f"{path} cannot be read ({error}): give the Python file of the model") from error
     return {"file": str(Path(path).resolve()), "function": function or FUNCTION, "code": code}
-
-
-def _is_rest(parameter: inspect.Parameter) -> bool:
-    return parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
 
 
 def local_imports(code: str) -> dict[str, bytes]:

@@ -56,7 +56,8 @@ class Workspace:
         elif folder.exists() and any(path != _temporary(job_file) for path in folder.iterdir()):
             raise ValueError(f"{folder} holds files of something else: give an empty folder")
         folder.mkdir(parents=True, exist_ok=True)
-        self._replace(job_file, json.dumps(job, indent=1, sort_keys=True))
+        _temporary(job_file).write_text(json.dumps(job, indent=1, sort_keys=True))
+        _temporary(job_file).replace(job_file)
 
     def create(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         """Create an array of zeros and reserve its space; raises OSError where the disk has no room for it."""
@@ -101,7 +102,7 @@ class Workspace:
 
     def finish(self, step: str) -> None:
         """Mark a step as finished: its arrays are complete."""
-        self._replace(self.folder / f"{step}.done", "")
+        (self.folder / f"{step}.done").touch()
 
     def finished(self, step: str) -> bool:
         """Whether a step was finished, here or by an earlier process."""
@@ -114,11 +115,6 @@ class Workspace:
     def path(self, name: str) -> Path:
         """The file of an array."""
         return self.folder / f"{name}.npy"
-
-    @staticmethod
-    def _replace(path: Path, text: str) -> None:
-        _temporary(path).write_text(text)
-        _temporary(path).replace(path)
 
 
 def _by_name(facts: dict[str, Any], of: str = "") -> dict[str, Any]:
