@@ -1,8 +1,6 @@
 """Batches of GraphFlat's shards alone (AGL, section 3.3): of shards that exist, or of shards written for one run."""
 
-import shutil
 import tempfile
-import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -139,8 +137,8 @@ class FlattenedTargets:
     def __init__(self, config: AglConfig, graph: Graph, spec: ModelSpec, training: TrainingSpec) -> None:
         self.config, self.spec, self.training = config, spec, training
         self.graph = graph.with_dense_features("backend.sparse=false") if config.sparse == "false" else graph
-        self.folder = Path(tempfile.mkdtemp(prefix="graphfeatures-"))
-        self._cleanup = weakref.finalize(self, shutil.rmtree, self.folder, True)
+        self.temporary = tempfile.TemporaryDirectory(prefix="graphfeatures-", ignore_cleanup_errors=True)
+        self.folder = Path(self.temporary.name)
 
     def flatten(self, plan: BatchPlan, folder: Path | None = None) -> GraphFeatureReader:
         """Flatten the targets that a plan trains, each worker's in shards of whole batches.
@@ -165,7 +163,7 @@ class FlattenedTargets:
 
     def remove(self) -> None:
         """Remove the folder."""
-        self._cleanup()
+        self.temporary.cleanup()
 
 
 class FlattenedSource(ShardSource):
