@@ -1,6 +1,7 @@
 """A trained model as a ``.safetensors`` file that says how its data were read, and its checkpoints beside the file."""
 
 import hashlib
+import io
 import json
 import math
 import time
@@ -20,7 +21,6 @@ from datasets.tables.options import TableOptions
 
 KEY = "agl"  # of the file's metadata
 CHECKPOINT_SECONDS = 10.0  # between checkpoints, which are written at the end of an epoch
-MODEL, BEST, OPTIMIZER, RANDOM = "model.", "best.", "optimizer.", "random"
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,30 +43,29 @@ class TrainedModel:
 
 def save_model(path: Path, model: TrainedModel) -> None:
     """Write a model, whole or not at all; raises OSError."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
     assert model.strategy is not None
-    facts = {"spec": _spec_facts(model.spec), "strategy": asdict(model.strategy)}
+    spec = asdict(model.spec)
+    if isinstance(model.spec, UserModelSpec):  # by its digest: reading a model never runs code that came with it
+        spec |= {"code": None, "sha256": model.spec.sha256}
+    facts = {"spec": spec, "strategy": asdict(model.strategy)}
     facts |= {"filter": model.filtering, "tables": model.tables, "draws": DRAWS, "weighted": model.weighted}
+    arrays = {name: np.asarray(value, order="C") for name, value in model.state.items()}
+    _write_whole(path, save(arrays, {KEY: json.dumps(facts, sort_keys=True)}))
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write a file under a temporary name and rename it; raises OSError."""
     unnamed = path.with_name(f".{path.name}.tmp")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        arrays = {name: np.asarray(value, order="C") for name, value in model.state.items()}
-        save_file(arrays, unnamed, {KEY: json.dumps(facts, sort_keys=True)})
+        unnamed.write_bytes(content)
         unnamed.replace(path)
-    except SafetensorError as error:
-        raise OSError(f"{path} could not be written: {error}") from error
+    except OSError as error:
+        raise OSError(f"{path} could not be written ({error}): make room and repeat the command") from error
     finally:
         unnamed.unlink(missing_ok=True)
-
-
-def _spec_facts(spec: ModelSpec) -> dict[str, Any]:
-    """A specification as JSON, a user's file by its digest: reading a model never runs code that came with it."""
-    facts = asdict(spec)
-    if isinstance(spec, UserModelSpec):
-        facts |= {"code": None, "sha256": spec.sha256}
-    return facts
 
 
 def _spec_of(facts: dict[str, Any], path: Path, code: Path | None) -> ModelSpec:
@@ -101,7 +100,8 @@ def read_model(path: Path, code: Path | None = None) -> TrainedModel | None:
     try:
         facts = json.loads(text)
         spec, strategy = _spec_of(facts["spec"], path, code), SamplingStrategy(**_with_tuples(facts["strategy"]))
-        model = TrainedModel(spec, state, strategy, facts["filter"], facts["tables"], facts.get("weighted"))
+        weighted = facts.get("weighted", facts["spec"].get("weighted"))
+        model = TrainedModel(spec, state, strategy, facts["filter"], facts["tables"], weighted)
         draws = facts["draws"]
         for part in (spec, strategy, model):
             _check_kinds(part)
@@ -143,6 +143,12 @@ class BestEpoch:
     validated: float | None = None
     epoch: int = 0
 
+    @property
+    def losses(self) -> str:
+        """Its losses as text."""
+        validated = "" if self.validated is None else f", validation loss {self.validated:.4f}"
+        return f"loss {self.loss:.4f}{validated}"
+
 
 class Checkpoints:
     """The checkpoint of a training whose model will be ``output``; ``inputs`` are what its result depends on."""
@@ -157,52 +163,36 @@ class Checkpoints:
 
         Raises ValueError for one of another training, which the first one of this would replace.
         """
-        from safetensors import SafetensorError, safe_open
-        from safetensors.torch import load_file
-
         if not self.path.is_file():
             return 0, BestEpoch({})
         try:
-            with safe_open(self.path, "pt") as file:
-                facts = json.loads(file.metadata()["facts"])
-            identity, tensors = facts["identity"], load_file(self.path)
-        except (SafetensorError, KeyError, TypeError, ValueError):
-            return 0, BestEpoch({})  # cut short when the last run was killed
+            saved = torch.load(self.path, weights_only=True)
+            identity, done = saved["identity"], saved["done"]
+        except Exception:  # of a file that is no checkpoint torch raises many kinds
+            return 0, BestEpoch({})
         if identity != self.identity:
             raise ValueError(
-                f"{self.path} holds {facts['done']} epochs of another training (its shards, model, strategy or "
+                f"{self.path} holds {done} epochs of another training (its shards, model, strategy or "
                 "settings are others): repeat that command, give another -o, or delete the file to start over"
             )
-        trainer.load(_numpy(tensors, MODEL))
-        trainer.resume(_unflattened(tensors, facts["optimizer"]))
-        torch.set_rng_state(tensors[RANDOM])
-        return facts["done"], BestEpoch(_numpy(tensors, BEST), facts["loss"], facts["validated"], facts["epoch"])
+        trainer.load(_arrays(saved["model"]))
+        trainer.resume(saved["optimizer"])
+        torch.set_rng_state(saved["random"])
+        return done, BestEpoch(**saved["best"] | {"state": _arrays(saved["best"]["state"])})
 
     def write(self, trainer: AglTrainer, done: int, best: BestEpoch) -> None:
         """Save the training after ``done`` epochs, whole or not at all, unless that was done a moment ago.
 
         Raises OSError.
         """
-        from safetensors import SafetensorError
-        from safetensors.torch import save_file
-
         if time.monotonic() - self.last < CHECKPOINT_SECONDS:
             return
-        numbers, tensors = _flattened(trainer.snapshot())
-        tensors |= {MODEL + name: torch.from_numpy(np.array(value)) for name, value in trainer.state().items()}
-        tensors |= {BEST + name: torch.from_numpy(np.array(value)) for name, value in best.state.items()}
-        tensors[RANDOM] = torch.get_rng_state()
-        facts = {"identity": self.identity, "done": done, "optimizer": numbers}
-        facts |= {"loss": best.loss, "validated": best.validated, "epoch": best.epoch}
-        unnamed = self.path.with_suffix(".tmp")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            save_file(tensors, unnamed, {"facts": json.dumps(facts)})
-            unnamed.replace(self.path)
-        except SafetensorError as error:
-            raise OSError(f"{self.path} could not be written ({error}): make room and repeat the command") from error
-        finally:
-            unnamed.unlink(missing_ok=True)
+        saved = {"identity": self.identity, "done": done, "random": torch.get_rng_state()}
+        saved |= {"model": _tensors(trainer.state()), "optimizer": trainer.snapshot()}
+        saved |= {"best": vars(best) | {"state": _tensors(best.state)}}
+        buffer = io.BytesIO()
+        torch.save(saved, buffer)
+        _write_whole(self.path, buffer.getvalue())
         self.last = time.monotonic()
 
     def remove(self) -> None:
@@ -210,31 +200,9 @@ class Checkpoints:
         self.path.unlink(missing_ok=True)
 
 
-def _numpy(tensors: dict[str, torch.Tensor], prefix: str) -> State:
-    return {name.removeprefix(prefix): tensor.numpy() for name, tensor in tensors.items() if name.startswith(prefix)}
+def _tensors(state: State) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(np.array(value)) for name, value in state.items()}
 
 
-def _flattened(optimizer: dict[str, Any]) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """An optimizer's state as plain values, and its tensors by name."""
-    tensors: dict[str, torch.Tensor] = {}
-
-    def plain(value: Any, name: str) -> Any:
-        if isinstance(value, torch.Tensor):
-            tensors[OPTIMIZER + name] = value.detach().clone(memory_format=torch.contiguous_format)
-            return {"tensor": OPTIMIZER + name}
-        if isinstance(value, dict):
-            return {"items": [[key, plain(item, f"{name}.{key}")] for key, item in value.items()]}
-        return [plain(item, f"{name}.{at}") for at, item in enumerate(value)] if isinstance(value, list) else value
-
-    return plain(optimizer, "state"), tensors
-
-
-def _unflattened(tensors: dict[str, torch.Tensor], value: Any) -> Any:
-    """The optimizer's state that ``_flattened`` took apart."""
-    if isinstance(value, list):
-        return [_unflattened(tensors, item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if "tensor" in value:
-        return tensors[value["tensor"]]
-    return {key: _unflattened(tensors, item) for key, item in value["items"]}
+def _arrays(tensors: dict[str, torch.Tensor]) -> State:
+    return {name: tensor.numpy() for name, tensor in tensors.items()}

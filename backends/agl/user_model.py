@@ -19,7 +19,6 @@ from torch import nn
 
 from backends.memory_errors import is_out_of_memory
 from backends.model import ModelSpec, State
-from datasets.graph import Graph
 
 ENDING, FUNCTION = ".py", "model"
 LAYER_METHODS = ("send", "receive")
@@ -92,7 +91,8 @@ class UserModelSpec(ModelSpec):
         """The arguments that the function takes, by name; raises UserModelError for another one without a default."""
         parameters = self._takes()
         for parameter in parameters:
-            if parameter.name not in ARGUMENTS and parameter.default is parameter.empty and not _is_rest(parameter):
+            is_rest = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+            if parameter.name not in ARGUMENTS and parameter.default is parameter.empty and not is_rest:
                 allowed = ", ".join(ARGUMENTS)
                 self.refuse(f"{self.function}() takes {parameter.name!r}, which training does not know: {allowed}")
         named = {parameter.name for parameter in parameters}
@@ -145,10 +145,7 @@ class UserModelSpec(ModelSpec):
         except (Exception, SystemExit) as error:
             if is_out_of_memory(error):
                 raise
-            lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.file]
-            line = f", line {lines[-1]}" if lines else ""
-            reason = " ".join(str(error).split())
-            raise UserModelError(f"{self.file}{line}: {what} fails: {type(error).__name__}: {reason}") from error
+            raise _failure(self.file, error, f"{what} fails: ") from error
 
     def refuse(self, reason: str) -> None:
         """Raise UserModelError."""
@@ -161,21 +158,6 @@ def initial_parameters(spec: UserModelSpec, seed: int) -> State:
         torch.manual_seed(seed)
         module = spec.build()
     return {name: parameter.detach().numpy().copy() for name, parameter in module.named_parameters()}
-
-
-def refuse_other_columns(spec: ModelSpec, graph: Graph) -> None:
-    """Raise ValueError for a graph whose edges do not have the columns that a model was trained on."""
-    width = 0 if graph.edge_features is None else graph.edge_features.shape[1]
-    refuse_other_edges(spec, width, graph.edge_weights is not None, graph.name)
-
-
-def refuse_other_edges(spec: ModelSpec, width: int, weighted: bool, source: str) -> None:
-    """Raise ValueError where the edges of ``source`` have other features or weights than a model was trained on."""
-    if "features" in spec.edge_columns and width != spec.edge_width:
-        raise ValueError(f"the model takes {spec.edge_width} features of each edge, {source} has {width}")
-    if isinstance(spec, UserModelSpec) and "weight" in spec.reads and spec.weighted != weighted:
-        trained, other = ("weights", "none") if spec.weighted else ("no weights", "some")
-        raise ValueError(f"the model was trained on edges with {trained}, {source} has {other}: name their column")
 
 
 def is_user_model(name: str) -> bool:
@@ -191,10 +173,6 @@ def code_of(name: str) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         raise UserModelError(f"{path} cannot be read ({error}): give the Python file of the model") from error
     return {"file": str(Path(path).resolve()), "function": function or FUNCTION, "code": code}
-
-
-def _is_rest(parameter: inspect.Parameter) -> bool:
-    return parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
 
 
 def local_imports(code: str) -> dict[str, bytes]:
@@ -265,7 +243,12 @@ def _executed(file: str, code: str) -> ModuleType:
         exec(compile(code, file, "exec"), module.__dict__)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-        line = f", line {lines[-1]}" if lines else ""
-        raise UserModelError(f"{file}{line}: {type(error).__name__}: {' '.join(str(error).split())}") from error
+        raise _failure(file, error) from error
     return module
+
+
+def _failure(file: str, error: BaseException, what: str = "") -> UserModelError:
+    """An error that names file and line where the user's code fails, and what fails."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    line = f", line {lines[-1]}" if lines else ""
+    return UserModelError(f"{file}{line}: {what}{type(error).__name__}: {' '.join(str(error).split())}")

@@ -126,6 +126,52 @@ class EdgesBuilder(LayerBuilder):
                      source_degrees=degrees)  # fmt: skip
 
 
+class UserSlice:
+    """One slice of a user's model: a layer, or the head, if there is one (AGL, section 3.4).
+
+    Its methods raise UserModelError where the user's code fails.
+    """
+
+    def __init__(self, spec: UserModelSpec, part: Any) -> None:
+        self.spec, self.part = spec, part
+
+    def send(self, layer: int, hidden: Rows, rows: int | Tensor) -> tuple[Parts, Parts]:
+        """Tensors that nodes send along their out-edges, and the embedding that the first ``rows`` keep."""
+        assert isinstance(rows, int)
+        embeddings = dense_rows(hidden)
+        with self.spec.running(f"layers[{layer}].send"):
+            sent = self.part.send(embeddings)
+        return sent if isinstance(sent, dict) else {MESSAGE: sent}, {OWN: prefix(embeddings, rows)}
+
+    def receive(self, layer: int, sent: Parts, own: Parts, matrix: LayerMatrix, activation: str = "none") -> Tensor:
+        """The layer's output [rows, width], of the shape of its trial; its activation is inside."""
+        name, shape = f"layers[{layer}].receive", (matrix.csr.shape[0], self.spec.width_out(layer))
+        message = sent[MESSAGE] if set(sent) == {MESSAGE} else sent
+        with self.spec.running(name):
+            out: Tensor = self.part.receive(own[OWN], message, matrix)
+        if not isinstance(out, Tensor) or out.dtype != torch.float32 or tuple(out.shape) != shape:
+            self.spec.refuse(
+                f"{name} returns {kind_of(out)}: it returns float32 {shape} for these edges, whatever they are"
+            )
+        return out
+
+    def logits_of(self, hidden: Tensor) -> Tensor:
+        """Apply the head, if there is one."""
+        with self.spec.running("head"):
+            logits: Tensor = hidden if self.part is None else self.part(hidden)
+        return logits
+
+
+def kind_of(value: Any) -> str:
+    """What a user's code returned, as text: type and shape of a tensor."""
+    return f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+
+
+def slices_of(spec: UserModelSpec, module: nn.Module) -> list[UserSlice]:
+    """One slice per layer of a user's module, and the head's."""
+    return [UserSlice(spec, part) for part in (*module.layers, getattr(module, "head", None))]
+
+
 class UserNetwork(Network):
     """The layers of a user's model in order; parameters have the names that the module gives them."""
 
@@ -133,6 +179,7 @@ class UserNetwork(Network):
         """Build the user's module."""
         assert isinstance(self.spec, UserModelSpec)
         self.module = self.spec.build()
+        self.draws, self.slices = self.spec.draws, slices_of(self.spec, self.module)
 
     def canonical(self) -> dict[str, tuple[nn.Parameter, bool]]:
         """The module's parameters."""
@@ -140,49 +187,14 @@ class UserNetwork(Network):
 
     def forward(self, features: Rows, structure: Any, nodes: Tensor | None = None) -> Tensor:
         """Compute the logits of all output rows of the last layer; passes of training draw from ``generator``."""
-        assert isinstance(self.spec, UserModelSpec)
-        with drawing_from(self.generator if self.training and self.spec.draws else None):
-            return self._logits(self.spec, features, structure)
-
-    def _logits(self, spec: UserModelSpec, features: Rows, structure: Any) -> Tensor:
-        hidden = dense_rows(features)
-        for number, (layer, edges) in enumerate(zip(self.module.layers, structure, strict=True)):
-            rows, columns = edges.csr.shape
-            hidden = prefix(hidden, columns)
-            with spec.running(f"layers[{number}].send"):
-                sent = layer.send(hidden)
-            hidden = received(spec, number, layer, prefix(hidden, rows), sent, edges)
-        return self.logits_of(hidden)
-
-    def logits_of(self, hidden: Tensor) -> Tensor:
-        """Apply the module's head, if it has one."""
-        assert isinstance(self.spec, UserModelSpec)
-        return logits_of_head(self.spec, getattr(self.module, "head", None), hidden)
-
-
-class UserSlice:
-    """One slice of a user's model: a layer, or the head (AGL, section 3.4)."""
-
-    def __init__(self, spec: UserModelSpec, part: nn.Module | None) -> None:
-        self.spec, self.part = spec, part
-
-    def send(self, layer: int, hidden: Rows, rows: int | Tensor) -> tuple[Parts, Parts]:
-        """Tensors that nodes send along their out-edges, and the embedding that the first ``rows`` keep."""
-        assert self.part is not None and isinstance(rows, int)
-        embeddings = dense_rows(hidden)
-        with self.spec.running(f"layers[{layer}].send"):
-            sent = self.part.send(embeddings)
-        return sent if isinstance(sent, dict) else {MESSAGE: sent}, {OWN: prefix(embeddings, rows)}
-
-    def receive(self, layer: int, sent: Parts, own: Parts, matrix: LayerMatrix, activation: str = "none") -> Tensor:
-        """The layer's output [rows, width]; the user's layer has its activation inside."""
-        assert self.part is not None
-        message = sent[MESSAGE] if set(sent) == {MESSAGE} else sent
-        return received(self.spec, layer, self.part, own[OWN], message, matrix)
-
-    def logits_of(self, hidden: Tensor) -> Tensor:
-        """Apply the head, if there is one."""
-        return logits_of_head(self.spec, self.part, hidden)
+        *layers, head = self.slices
+        hidden = features
+        with drawing_from(self.generator if self.training and self.draws else None):
+            for number, (layer, edges) in enumerate(zip(layers, structure, strict=True)):
+                rows, columns = edges.csr.shape
+                sent, own = layer.send(number, prefix(hidden, columns), rows)
+                hidden = layer.receive(number, sent, own, edges)
+            return head.logits_of(hidden)
 
 
 @contextmanager
@@ -201,32 +213,13 @@ def drawing_from(generator: torch.Generator | None) -> Iterator[None]:
             torch.set_rng_state(own)
 
 
-def received(spec: UserModelSpec, number: int, layer: Any, hidden: Tensor, sent: Any, edges: LayerMatrix) -> Tensor:
-    """What a user's layer receives; raises UserModelError where it fails, or returns other rows than in its trial."""
-    name, shape = f"layers[{number}].receive", (edges.csr.shape[0], spec.width_out(number))
-    with spec.running(name):
-        out: Tensor = layer.receive(hidden, sent, edges)
-    if not isinstance(out, Tensor) or out.dtype != torch.float32 or tuple(out.shape) != shape:
-        what = f"{out.dtype} {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-        spec.refuse(f"{name} returns {what}: it returns float32 {shape} for these edges, whatever they are")
-    return out
-
-
-def logits_of_head(spec: UserModelSpec, head: Any, hidden: Tensor) -> Tensor:
-    """Apply a user's head, if there is one; raises UserModelError where it fails."""
-    with spec.running("head"):
-        logits: Tensor = hidden if head is None else head(hidden)
-    return logits
-
-
 def user_slices(spec: UserModelSpec, state: State) -> list[UserSlice]:
-    """One slice per layer and the head's, each with its own parameters alone."""
+    """One slice per layer and the head's, with the parameters of a state, which are not trained."""
     module = spec.build().eval()
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             parameter.requires_grad_(False).copy_(torch.from_numpy(state[name].copy()))
-    parts = [*module.layers, getattr(module, "head", None)]
-    return [UserSlice(spec, part) for part in parts]
+    return slices_of(spec, module)
 
 
 def dense_rows(rows: Rows) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from backends.agl.user_model import UserModelSpec
-from backends.agl.user_network import MESSAGE, Edges
+from backends.agl.user_network import MESSAGE, Edges, kind_of
 from datasets.csr import Csr
 
 NODES = 3
@@ -51,9 +51,9 @@ def tried(spec: UserModelSpec) -> UserModelSpec:
         before = _beside_parameters(module)
         draws = _draws(spec, module.train(), read)
         after = _beside_parameters(module.eval())
-        changed = [name for name, value in after.items() if name not in before or not _same(value, before[name])]
+        changed = [name for name, leaves in after.items() if leaves and not _alike(leaves, before.get(name, {}))]
         for name in changed:
-            if not _holds_tensors(after[name]):
+            if not any(isinstance(leaf, Tensor | np.ndarray) for leaf in after[name].values()):
                 spec.refuse(f"{name} changes in {TRAINED}")
         # tensors may be kept to be looked at; those that are read change the output, by however little
         _check_alike(spec, module, read, f"after {TRAINED}", ROUNDING if changed else TOLERANCE)
@@ -108,8 +108,8 @@ def _layer(spec: UserModelSpec, name: str, layer: Any, hidden: Tensor, read: set
         if isinstance(sent, dict) and (part == MESSAGE or not str(part).isidentifier()):
             spec.refuse(f"{name}.send names a message {part!r}: give a word, as in {{'z': z}}")
         if not isinstance(value, Tensor) or value.dtype != torch.float32 or value.dim() < 1 or len(value) != NODES:
-            what = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-            spec.refuse(f"{name}.send returns {what}: it returns a float32 tensor of a row per node, or a dict of some")
+            what = f"{name}.send returns {kind_of(value)}"
+            spec.refuse(f"{what}: it returns a float32 tensor of a row per node, or a dict of some")
         if not _equal(_named(alone).get(part), value[1:2]):
             spec.refuse(f"{name}.send mixes nodes: a node's message may depend on its own embedding alone")
     edges = _edges(spec, [0, 1, 2], [0, 1, 2], read)
@@ -121,8 +121,7 @@ def _layer(spec: UserModelSpec, name: str, layer: Any, hidden: Tensor, read: set
             for row, columns in ALONE.items()
         ]
     if not isinstance(out, Tensor) or out.dtype != torch.float32 or out.dim() != 2 or len(out) != NODES:
-        what = f"{out.dtype} {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-        spec.refuse(f"{name}.receive returns {what} for {NODES} rows: it returns float32 [rows, width]")
+        spec.refuse(f"{name}.receive returns {kind_of(out)} for {NODES} rows: it returns float32 [rows, width]")
     if not all(_equal(other, out[row : row + 1]) for row, other in zip(ALONE, others, strict=True)):
         spec.refuse(f"{name}.receive mixes rows: a row may depend on its own embedding and its in-edges alone")
     return out
@@ -165,54 +164,40 @@ def _draws(spec: UserModelSpec, module: Any, read: set[str]) -> bool:
     return not torch.equal(before, torch.get_rng_state())
 
 
-def _beside_parameters(module: nn.Module) -> dict[str, Any]:
-    """Copies of the values that a module and its parts have beside parameters and buffers, by name."""
+def _beside_parameters(module: nn.Module) -> dict[str, dict[str, Any]]:
+    """Leaves of the values that a module and its parts have beside parameters and buffers, by name."""
     return {
-        f"{name}.{key}".strip("."): _copied(value)
+        f"{name}.{key}".strip("."): dict(_leaves(value))
         for name, part in module.named_modules()
         for key, value in vars(part).items()
-        if key not in OF_MODULES and _is_plain(value)
+        if key not in OF_MODULES
     }
 
 
-def _copied(value: Any) -> Any:
-    """A copy of a plain value; of a tensor its numbers alone, which may come from a pass with gradients."""
-    if isinstance(value, Tensor):
-        return value.detach().clone()
+def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Copies of the numbers, texts, arrays and dense tensors in a value and its containers, with their places."""
     if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
-    return [*map(_copied, value)] if isinstance(value, list | tuple | set | deque) else deepcopy(value)
+        for key, item in value.items():
+            yield from _leaves(item, f"{place}[{key!r}]")
+    elif isinstance(value, list | tuple | set | deque):
+        for at, item in enumerate(value):
+            yield from _leaves(item, f"{place}[{at}]")
+    elif isinstance(value, Tensor) and value.layout == torch.strided:
+        yield place, value.detach().clone()  # its numbers alone, which may come from a pass with gradients
+    elif value is None or isinstance(value, bool | int | float | complex | str | bytes | np.ndarray):
+        yield place, deepcopy(value)
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether a value is a number, text, array or dense tensor, or a container of such values."""
-    if isinstance(value, dict):
-        return all(map(_is_plain, value.values()))
-    if isinstance(value, list | tuple | set | deque):
-        return all(map(_is_plain, value))
-    if isinstance(value, Tensor):
-        return value.layout == torch.strided
-    return value is None or isinstance(value, bool | int | float | complex | str | bytes | np.ndarray)
+def _alike(leaves: dict[str, Any], before: dict[str, Any]) -> bool:
+    return leaves.keys() == before.keys() and all(map(_same, leaves.values(), before.values()))
 
 
-def _same(value: Any, before: Any) -> bool:
-    """Whether a copy of a plain value is exactly what it was; NaN equals NaN."""
-    if type(value) is not type(before):
+def _same(leaf: Any, before: Any) -> bool:
+    """Whether a leaf is exactly what it was; NaN equals NaN."""
+    if type(leaf) is not type(before) or np.shape(leaf) != np.shape(before):
         return False
-    if isinstance(value, dict):
-        return value.keys() == before.keys() and all(_same(value[key], before[key]) for key in value)
-    if isinstance(value, list):
-        return len(value) == len(before) and all(map(_same, value, before))
-    if isinstance(value, Tensor | np.ndarray) and value.shape != before.shape:
-        return False
-    same = (value == before) | ((value != value) & (before != before))
-    return bool(same.all() if isinstance(value, Tensor | np.ndarray) else same)
-
-
-def _holds_tensors(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(map(_holds_tensors, value.values()))
-    return isinstance(value, Tensor | np.ndarray) or (isinstance(value, list) and any(map(_holds_tensors, value)))
+    same = (leaf == before) | ((leaf != leaf) & (before != before))
+    return bool(same.all() if isinstance(leaf, Tensor | np.ndarray) else same)
 
 
 def _edges(spec: UserModelSpec, rows: list[int], columns: list[int], read: set[str]) -> Edges:

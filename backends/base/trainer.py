@@ -225,15 +225,17 @@ class TorchTrainer:
 
     def loss_and_gradients(self, targets: Nodes) -> tuple[Floats, float, dict[str, Floats]]:
         """Logits, loss and canonical gradients of one batch, computed as in an epoch."""
+        rows, loss, gradients = self.gradients_of(self.target_batch(np.ascontiguousarray(targets)))
+        return (rows if len(rows) == len(targets) else rows[targets]).copy(), loss, gradients
+
+    def gradients_of(self, batch: Batch) -> tuple[Floats, float, dict[str, Floats]]:
+        """Logits of a batch's rows, its loss and canonical gradients."""
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
-        batch = self.target_batch(np.ascontiguousarray(targets))
         logits = self.logits(batch)
         loss = self.loss(logits, self.batch_labels(batch))
         loss.backward()
-        rows = logits.detach().cpu().numpy()
-        of_targets = rows if len(rows) == len(targets) else rows[targets]
-        return of_targets.copy(), float(loss.detach()), dict(self.model.gradients())
+        return logits.detach().cpu().numpy(), float(loss.detach()), dict(self.model.gradients())
 
     def target_batch(self, targets: Nodes) -> Batch:
         """The batch that trains ``targets`` in an epoch."""

@@ -159,8 +159,11 @@ def scored(parsed: argparse.Namespace, settings: InferSettings) -> Answer:
         raise ValueError(
             f"{parsed.input} holds shards, scored each by its neighbourhood: leave out -c infer, or give the graph"
         )
-    refuse_unused_cluster(settings, model, from_shards)
-    refuse_unused_options(parsed, stated, "neighbourhood" if from_shards else method_of(settings, model))
+    method = "neighbourhood" if from_shards else method_of(settings, model)
+    if settings.run_on == "ray" and method == "neighbourhood":
+        what = "the targets of shards are" if from_shards else "a model of --scope target is"
+        raise ValueError(f"{what} scored by neighbourhoods, in this process: give run_on=local")
+    refuse_unused_options(parsed, stated, method)
     used_by = {f"-c {name}": run_on for name, run_on in OF_RUN_ON.items() if name in stated}
     refuse_other_run_on(used_by, settings.run_on, "-c run_on=")
     if settings.run_on == "ray":
@@ -170,14 +173,6 @@ def scored(parsed: argparse.Namespace, settings: InferSettings) -> Answer:
             return score_shards(parsed, settings, model, progress)
         graph, folder = graph_of(parsed, model, progress)
         return score_graph(parsed, settings, model, graph, folder, progress)
-
-
-def refuse_unused_cluster(settings: InferSettings, model: TrainedModel, from_shards: bool) -> None:
-    """Raise ValueError for Ray where nodes are scored by their neighbourhoods, which is done in this process."""
-    each_target = model.strategy is not None and model.strategy.scope == "target" and not settings.infer
-    if settings.run_on == "ray" and (from_shards or each_target):
-        what = "the targets of shards are" if from_shards else "a model of --scope target is"
-        raise ValueError(f"{what} scored by neighbourhoods, in this process: give run_on=local")
 
 
 def refuse_unused_options(parsed: argparse.Namespace, stated: list[str], method: str) -> None:
@@ -215,21 +210,8 @@ def score_shards(
     reader = GraphFeatureReader(parsed.input)
     check_shards(reader, parsed.model, model)
     inference = RecordInference(reader, model.spec, model.state, settings.batch_size)
-    ids, scores, done = [], [], 0
-    for numbers, logits in inference.batches():
-        ids.append(numbers)
-        scores.append(logits)
-        done += len(numbers)
-        progress("score", done, len(reader))
-    joined = np.concatenate(ids)
-    order = np.argsort(joined, kind="stable")
-    joined = joined[order]
-    ids_of_tables = reader.names(joined) if (parsed.input / NAMES).is_file() else joined
-    return (
-        ids_of_tables,
-        np.concatenate(scores)[order],
-        {"embeddings": inference.computed, "batch": settings.batch_size},
-    )
+    ids, scores = inference.run(progress)
+    return reader.names(ids) if (parsed.input / NAMES).is_file() else ids, scores, inference.facts()
 
 
 def graph_of(parsed: argparse.Namespace, model: TrainedModel, progress: Progress) -> tuple[Graph, Path]:

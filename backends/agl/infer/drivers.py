@@ -26,7 +26,6 @@ from backends.agl.infer.map_stage import (
     embeddings_name,
     matrix_name,
     needed_rows,
-    node_values,
     round_name,
     scatter_rows,
     write_matrices,
@@ -64,7 +63,10 @@ class LocalInference:
         for layer in range(self.job.spec.layers):
             step = round_name(layer)
             if not self.space.finished(step):
-                self._round(slices[layer], layer)
+                with self.phase("send"):
+                    sent = self._send(slices[layer], layer)
+                with self.phase("receive"):
+                    self._receive(slices[layer], layer, sent)
                 self.space.finish(step)
             self.space.drop(embeddings_name(layer - 1))
             self.space.drop(_messages_name(layer))
@@ -76,12 +78,6 @@ class LocalInference:
         self.computed.clear()
         for layer in range(self.job.spec.layers):
             self.space.forget(round_name(layer))
-
-    def _round(self, model_slice: Slice, layer: int) -> None:
-        with self.phase("send"):
-            sent = self._send(model_slice, layer)
-        with self.phase("receive"):
-            self._receive(model_slice, layer, sent)
 
     def _receive(self, model_slice: Slice, layer: int, sent: dict[str, Floats]) -> None:
         """Compute and write the embedding of every needed node, a partition at a time."""
@@ -130,7 +126,7 @@ class LocalInference:
                     if name in messages:
                         array[:first] = inputs[:first]
                     messages[name] = array
-                _put(messages[name], rows, value)
+                messages[name][_index(rows)] = value
             if not isinstance(inputs, SparseFeatures):
                 self.space.release(inputs[first:last])
             self.progress(f"round {layer + 1}: send", done + 1, len(ranges))
@@ -174,19 +170,15 @@ def _messages_name(layer: int) -> str:
     return f"messages-{layer + 1}"
 
 
-def _contiguous(rows: NDArray[np.int64]) -> slice | None:
-    """The slice equal to ascending, distinct rows, or ``None`` where they have gaps."""
-    if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
-        return slice(int(rows[0]), int(rows[-1]) + 1)
-    return None
+def _index(rows: NDArray[np.int64]) -> Any:
+    """Ascending, distinct rows as an index: as a slice, which copies nothing, where they have no gaps."""
+    is_range = len(rows) and rows[-1] - rows[0] + 1 == len(rows)
+    return slice(int(rows[0]), int(rows[-1]) + 1) if is_range else rows
 
 
 def _at(array: Any, rows: NDArray[np.int64]) -> Features:
     """Some rows of an array, as a view where they are contiguous; of sparse features a copy."""
-    if isinstance(array, SparseFeatures):
-        return array[rows]
-    span = _contiguous(rows)
-    return np.asarray(array[rows if span is None else span])
+    return array[rows] if isinstance(array, SparseFeatures) else np.asarray(array[_index(rows)])
 
 
 def _is_same(value: Floats, batch: Features) -> bool:
@@ -194,11 +186,6 @@ def _is_same(value: Floats, batch: Features) -> bool:
     if isinstance(batch, SparseFeatures):
         return False
     return value.ctypes.data == batch.ctypes.data and (value.shape, value.strides) == (batch.shape, batch.strides)
-
-
-def _put(array: NDArray[Any], rows: NDArray[np.int64], values: Floats) -> None:
-    span = _contiguous(rows)
-    array[rows if span is None else span] = values
 
 
 def infer_with_ray(
@@ -244,9 +231,8 @@ class InferenceRounds:
             samples = self._all("map hubs", [self._start(mapreduce.sample_hub, piece) for piece in pieces])
             job = self.job = replace(job, hubs=mapreduce.merge_samples(job, pieces, executor.get(samples)))
         self.loads = self._loads(pieces)
-        values = node_values(job)
-        scale, degrees = (values, None) if job.spec.name == "gcn" else (None, values)
-        self.setup = executor.put(replace(setup, needed=job.needed, scale=scale, degrees=degrees, hubs=job.hubs))
+        computed = {"needed": job.needed, "node_values": job.node_values}
+        self.setup = executor.put(replace(setup, options=options | {"hubs": job.hubs}, computed=computed))
         self.pieces = len(pieces)
 
     def run(self) -> tuple[Floats, dict[str, Any]]:

@@ -8,7 +8,7 @@ searched in a graph, or read from GraphFeatures. Samples may differ between targ
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,15 +90,25 @@ class RecordInference:
         self.columns = bool(reader.manifest["weighted"]), reader.edge_width
         self.network = _network(spec, state, bool(reader.manifest.get("sparse")))
 
-    def batches(self) -> Iterator[tuple[Nodes, Floats]]:
-        """Yield ids of targets, and their logits, in the order of the records."""
+    def run(self, progress: Progress = silent) -> tuple[Nodes, Floats]:
+        """Score all records; returns the ids of their targets, ascending, and logits [targets, classes]."""
+        self.computed, ids, scores, done = 0, [], [], 0
         for records in self.reader.encoded_batches(self.size):
             merged, features, structure = matrices_of_records(
                 records, self.builder, self.strategy, "tight", *self.columns
             )
             self.computed += sum(matrix.csr.shape[0] for matrix in structure)
-            logits = _logits(self.network, features, structure)
-            yield merged.neighbourhood.nodes[merged.roots].astype(np.int64), logits[merged.roots]
+            ids.append(merged.neighbourhood.nodes[merged.roots].astype(np.int64))
+            scores.append(_logits(self.network, features, structure)[merged.roots])
+            done += len(records.rows)
+            progress("score", done, len(self.reader))
+        joined = np.concatenate(ids)
+        order = np.argsort(joined, kind="stable")
+        return joined[order], np.concatenate(scores)[order]
+
+    def facts(self) -> dict[str, Any]:
+        """Computed embeddings, where a node in several batches counts several times; and the batch size."""
+        return {"embeddings": self.computed, "batch": self.size}
 
 
 def _network(spec: ModelSpec, state: State, sparse_input: bool) -> Network:
@@ -273,33 +283,26 @@ class RecordInferrer(_JobInferrer):
         job = self.job
         self.folder = Path(tempfile.mkdtemp(prefix="graphfeatures-"))
         targets = np.arange(job.graph.nodes) if job.targets is None else job.targets
-        distinct, self.places = np.unique(targets, return_inverse=True)
-        self.ids = distinct if job.graph.node_ids is None else np.asarray(job.graph.node_ids)[distinct]
+        self.ids = targets if job.graph.node_ids is None else np.asarray(job.graph.node_ids)[targets]
         with clock.phase("flatten"):
             embed, threads = self.config.features == "embedded", torch.get_num_threads()
             flat = FlattenJob(job.sampling, job.filtering, embed, threads=threads)
-            flatten_to(self.folder / "shards", job.graph, distinct, flat)
-        size = self.plan.size or BATCH
+            flatten_to(self.folder / "shards", job.graph, np.unique(targets), flat)
         reader = GraphFeatureReader(self.folder / "shards")
-        self.inference = RecordInference(reader, job.spec, job.state, size)
+        self.inference = RecordInference(reader, job.spec, job.state, self.plan.size or BATCH)
 
     def infer(self, clock: Clock) -> Floats:
         """Score all records."""
-        by_id = np.argsort(self.ids)
-        scores = np.empty((len(self.ids), self.job.spec.classes), dtype=np.float32)
-        self.inference.computed = 0
         if self.config.page_cache == "cold":
             self.inference.reader.drop_pages()
         with clock.phase("forward"):
-            for ids, logits in self.inference.batches():
-                scores[by_id[np.searchsorted(self.ids, ids, sorter=by_id)]] = logits
-        answer: Floats = scores[self.places]
-        return answer
+            ids, scores = self.inference.run()
+        return scores[np.searchsorted(ids, self.ids)]
 
     def facts(self) -> dict[str, Any]:
         """Computed embeddings, batch size, and bytes of the shards."""
         stored = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
-        return {"embeddings": self.inference.computed, "batch": self.inference.size, "bytes_on_disk": stored}
+        return self.inference.facts() | {"bytes_on_disk": stored}
 
 
 class FullGraphInferrer(TorchInferrer):

@@ -14,10 +14,9 @@ from backends.agl.flat.sampling_strategy import (
     refuse_unused_columns,
     usable_sampler,
 )
-from backends.agl.infer.job import Nodes
+from backends.agl.infer.job import Nodes, refuse_other_widths
 from backends.agl.model_file import TrainedModel, read_model
 from backends.agl.networks import read_state, spec_from_state
-from backends.agl.user_model import refuse_other_edges
 from datasets.array_files import save_array, save_pieces
 from datasets.features import SparseFeatures, refuse_not_finite
 from datasets.graph import Graph
@@ -140,10 +139,8 @@ def check_shards(reader: GraphFeatureReader, path: Path, model: TrainedModel) ->
             f"{_sampling(model.strategy, model.filtering)}: flatten again with that, or score the graph"
         )
     refuse_other_file(model.strategy, strategy.sha256)
-    if model.spec.in_width != manifest["width"]:
-        raise ValueError(f"the model takes {model.spec.in_width} features, {reader.folder} has {manifest['width']}")
+    refuse_other_widths(model.spec, manifest["width"], reader.edge_width, str(reader.folder))
     refuse_other_weights(model, bool(manifest["weighted"]), str(reader.folder))
-    refuse_other_edges(model.spec, reader.edge_width, manifest["weighted"], str(reader.folder))
     refuse_unused_columns(model.spec, strategy, model.filtering, reader.edge_columns, str(reader.folder))
 
 
@@ -179,28 +176,25 @@ def targets_of(path: Path, graph: Graph, graph_folder: Path, column: str) -> Nod
 
     known = ids_of(graph, graph_folder, None)
     are_names = not isinstance(known, np.ndarray)
-    if path.suffix == ".npy":
-        return _numbers(path) if are_names else _rows_of(_numbers(path), known, path)
-    table = read_table(str(path), "targets", text=(column,) if are_names else (), ids=(column,))
-    if (id_kind(table.ids(column)) == "strings") != are_names:
-        raise ValueError(f"{path}: column {column!r} holds ids of another kind than the node table: give both alike")
     known = known if are_names else array(known.astype(np.int64))
-    places = compute.index_in(table.column(column).cast(known.type), value_set=known)
-    unknown = np.asarray(places.is_null())
-    table.refuse(column, unknown, "no node has this id: add it to the node table or remove this row")
+    if path.suffix == ".npy":
+        numbers = _numbers(path)
+        if are_names:
+            return numbers
+        places = compute.index_in(array(numbers), value_set=known)
+        if places.null_count:
+            number = numbers[np.argmax(places.is_null())]
+            raise ValueError(f"{path}: no node has the id {number}: leave it out, or add it to the node table")
+    else:
+        table = read_table(str(path), "targets", text=(column,) if are_names else (), ids=(column,))
+        if (id_kind(table.ids(column)) == "strings") != are_names:
+            raise ValueError(
+                f"{path}: column {column!r} holds ids of another kind than the node table: give both alike"
+            )
+        places = compute.index_in(table.column(column).cast(known.type), value_set=known)
+        unknown = np.asarray(places.is_null())
+        table.refuse(column, unknown, "no node has this id: add it to the node table or remove this row")
     return places.to_numpy().astype(np.int64)
-
-
-def _rows_of(ids: Nodes, known: Nodes, path: Path) -> Nodes:
-    """The rows of the node table that have some ids."""
-    by_id = np.argsort(known, kind="stable")
-    places = np.minimum(np.searchsorted(known, ids, sorter=by_id), len(known) - 1)
-    unknown = known[by_id[places]] != ids
-    if unknown.any():
-        raise ValueError(
-            f"{path}: no node has the id {ids[unknown.argmax()]}: leave it out, or add it to the node table"
-        )
-    return by_id[places].astype(np.int64)
 
 
 def _numbers(path: Path) -> Nodes:

@@ -15,12 +15,13 @@ from numpy.typing import DTypeLike, NDArray
 from backends.agl.config import MOST_ON_RAY
 from backends.agl.flat.rounds import InEdgeTable
 from backends.agl.flat.sampling_strategy import SamplingStrategy
-from backends.agl.networks import SENT, check_state, model_slices, send, width_of
-from backends.agl.user_model import UserModelSpec, refuse_other_columns
+from backends.agl.networks import SENT, builder_of, check_state, model_slices, send, width_of
+from backends.agl.user_model import UserModelSpec
+from backends.agl.vectorize import EdgeValues
 from backends.kernels import sample_neighbors
 from backends.kernels.operand import partition_rows
 from backends.model import ModelSpec, State
-from datasets.array_files import create_array, reserve, save_array
+from datasets.array_files import create_array, save_array
 from datasets.csr import Csr
 from datasets.features import SparseFeatures
 from datasets.graph import Graph
@@ -55,7 +56,8 @@ class Workspace:
         elif folder.exists() and any(path != _temporary(job_file) for path in folder.iterdir()):
             raise ValueError(f"{folder} holds files of something else: give an empty folder")
         folder.mkdir(parents=True, exist_ok=True)
-        self._replace(job_file, json.dumps(job, indent=1, sort_keys=True))
+        _temporary(job_file).write_text(json.dumps(job, indent=1, sort_keys=True))
+        _temporary(job_file).replace(job_file)
 
     def create(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         """Create an array of zeros and reserve its space; raises OSError where the disk has no room for it."""
@@ -69,15 +71,8 @@ class Workspace:
 
     def rows(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> "RowFile":
         """Create an array that is written by consecutive rows; raises OSError where the disk has no room for it."""
-        path = self.path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.written += int(np.prod(shape)) * np.dtype(dtype).itemsize
-        header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
-        with path.open("wb") as file:
-            np.lib.format.write_array_header_1_0(file, header)
-        file_of_rows = RowFile(path)
-        reserve(path, file_of_rows.size)
-        return file_of_rows
+        self.create(name, shape, dtype)
+        return RowFile(self.path(name))
 
     def scratch(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         """Create an array for one step: in memory where it is small, which allows large pages, else mapped."""
@@ -107,7 +102,7 @@ class Workspace:
 
     def finish(self, step: str) -> None:
         """Mark a step as finished: its arrays are complete."""
-        self._replace(self.folder / f"{step}.done", "")
+        (self.folder / f"{step}.done").touch()
 
     def finished(self, step: str) -> bool:
         """Whether a step was finished, here or by an earlier process."""
@@ -120,11 +115,6 @@ class Workspace:
     def path(self, name: str) -> Path:
         """The file of an array."""
         return self.folder / f"{name}.npy"
-
-    @staticmethod
-    def _replace(path: Path, text: str) -> None:
-        _temporary(path).write_text(text)
-        _temporary(path).replace(path)
 
 
 def _by_name(facts: dict[str, Any], of: str = "") -> dict[str, Any]:
@@ -155,7 +145,6 @@ class RowFile:
             shape, _, dtype = np.lib.format.read_array_header_1_0(file)
             self.start = file.tell()
         self.width = int(np.prod(shape[1:])) * dtype.itemsize
-        self.size = self.start + shape[0] * self.width
 
     def put(self, first: int, values: Array) -> None:
         """Write consecutive rows from ``first`` on."""
@@ -218,9 +207,8 @@ class InferenceJob:
 
     def __post_init__(self) -> None:
         check_state(self.spec, self.state, "the state")
-        if self.graph.width != self.spec.in_width:
-            raise ValueError(f"the model takes {self.spec.in_width} features, {self.graph.name} has {self.graph.width}")
-        refuse_other_columns(self.spec, self.graph)
+        of_edges = 0 if self.graph.edge_features is None else self.graph.edge_features.shape[1]
+        refuse_other_widths(self.spec, self.graph.width, of_edges, self.graph.name)
         if self.sampling.hops != self.spec.layers:
             raise ValueError(f"fanouts {self.sampling.fanouts} are not one per layer: the model has {self.spec.layers}")
         if self.partitions < 0:
@@ -298,6 +286,11 @@ class InferenceJob:
         return self.sampling.fanouts[layer]
 
     @cached_property
+    def node_values(self) -> NDArray[np.floating] | None:
+        """What layers read of each node, from degrees of the whole graph: gcn's scale, a user's in-degrees."""
+        return EdgeValues.of(self.graph, builder_of(self.spec)).nodes
+
+    @cached_property
     def needed(self) -> list[Mask | None]:
         """Per layer k (0: features), the nodes whose embedding some target depends on; ``None`` for all nodes."""
         layers = self.spec.layers
@@ -362,6 +355,14 @@ class InferenceJob:
             "sampling": json.loads(json.dumps(asdict(self.sampling))),
             "filter": self.filtering,
         }
+
+
+def refuse_other_widths(spec: ModelSpec, of_nodes: int, of_edges: int, source: str) -> None:
+    """Raise ValueError where nodes or edges of ``source`` have other numbers of features than a model takes."""
+    if spec.in_width != of_nodes:
+        raise ValueError(f"the model takes {spec.in_width} features, {source} has {of_nodes}")
+    if "features" in spec.edge_columns and spec.edge_width != of_edges:
+        raise ValueError(f"the model takes {spec.edge_width} features of each edge, {source} has {of_edges}")
 
 
 def needs_table(strategy: SamplingStrategy, filtering: str | None) -> bool:

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.agl.infer.job import InferenceJob, Mask, Workspace
-from backends.agl.networks import builder_of
 from backends.agl.user_model import UserModelSpec
 from backends.agl.user_network import Edges
 from backends.agl.vectorize import EdgeValues
@@ -15,8 +14,6 @@ from backends.base.sparse_rows import tensor
 from backends.progress import Progress
 from datasets.adjacency import insert_self_loops
 from datasets.csr import Csr, index_dtype
-
-Floats = NDArray[np.float64]
 
 
 def matrix_name(job: InferenceJob, layer: int) -> str:
@@ -43,17 +40,11 @@ def distinct_layers(job: InferenceJob) -> list[int]:
 
 def write_matrices(job: InferenceJob, space: Workspace, progress: Progress) -> None:
     """Map: write the matrix of each distinct fanout, for the rows that its first layer computes."""
-    scale = node_values(job) if job.spec.name == "gcn" else None
     for layer in range(job.spec.layers):
         name = matrix_name(job, layer)
         if not space.finished(name):
-            _write(job, layer, name, scale, space, progress)
+            _write(job, layer, name, space, progress)
             space.finish(name)
-
-
-def node_values(job: InferenceJob) -> Any:
-    """What layers read of each node, from degrees of the whole graph: gcn's scale, a user's in-degrees, or ``None``."""
-    return EdgeValues.of(job.graph, builder_of(job.spec)).nodes
 
 
 def needed_rows(mask: Mask | None, first: int, last: int) -> NDArray[np.int64]:
@@ -70,9 +61,7 @@ def scatter_rows(values: NDArray[np.float32], rows: NDArray[np.int64], first: in
     return scattered
 
 
-def partition_matrix(
-    job: InferenceJob, layer: int, first: int, last: int, scale: Floats | None
-) -> tuple[Csr, Any, Any]:
+def partition_matrix(job: InferenceJob, layer: int, first: int, last: int) -> tuple[Csr, Any, Any]:
     """A layer's matrix of one partition with self loops and gcn's weights; nodes that are not needed have no edges.
 
     Also returns the edges' positions in the graph, -1 for a loop, where layers read values of edges in each round.
@@ -85,17 +74,16 @@ def partition_matrix(
     if not job.spec.has_loops:
         return csr, None, positions if job.spec.reads_edges else None
     csr, old_positions = insert_self_loops(csr, first)
-    if scale is None:
+    if job.spec.name != "gcn":
         return csr, None, np.append(positions, -1)[old_positions] if job.spec.reads_edges else None
     weight = np.ones(csr.nnz)
     if job.graph.edge_weights is not None and len(positions):
         weight = np.where(old_positions >= 0, job.graph.edge_weights[positions[np.maximum(old_positions, 0)]], 1.0)
+    scale = job.node_values
     return csr, (scale[csr.destinations + first] * weight * scale[csr.indices]).astype(np.float32), None
 
 
-def _write(
-    job: InferenceJob, layer: int, name: str, scale: Floats | None, space: Workspace, progress: Progress
-) -> None:
+def _write(job: InferenceJob, layer: int, name: str, space: Workspace, progress: Progress) -> None:
     counts = np.zeros(job.graph.nodes, dtype=np.int64)
     for first, last in job.parts:
         rows = needed_rows(job.needed[layer + 1], first, last)
@@ -106,10 +94,10 @@ def _write(
     indptr = space.create(f"{name}/indptr", (nodes + 1,), dtype)
     indptr[1:] = np.cumsum(counts)
     indices = space.create(f"{name}/indices", (nnz,), dtype)
-    weight = None if scale is None else space.create(f"{name}/weight", (nnz,), np.float32)
+    weight = space.create(f"{name}/weight", (nnz,), np.float32) if job.spec.name == "gcn" else None
     places = space.create(f"{name}/positions", (nnz,), np.int64) if job.spec.reads_edges else None
     for done, (first, last) in enumerate(job.parts):
-        csr, values, positions = partition_matrix(job, layer, first, last, scale)
+        csr, values, positions = partition_matrix(job, layer, first, last)
         start, end = int(indptr[first]), int(indptr[last])
         for array, part in ((indices, csr.indices), (weight, values), (places, positions)):
             if array is not None:
@@ -127,24 +115,21 @@ def compacted(csr: Csr, rows: NDArray[np.int64]) -> tuple[Csr, NDArray[np.int64]
     return Csr(indptr, columns, (len(rows), len(sources))), sources.astype(np.int64)
 
 
-def layer_matrix(
-    job: InferenceJob, csr: Csr, weight: Any, positions: Any, rows: Any, sources: Any, degrees: Any
-) -> LayerMatrix:
+def layer_matrix(job: InferenceJob, csr: Csr, weight: Any, positions: Any, rows: Any, sources: Any) -> LayerMatrix:
     """The matrix that a slice receives along: of some ``rows``, from ``sources`` (``None``: from all nodes).
 
     A user's slice, and gat, read values of edges: those of the graph at ``positions``, and in-degrees of all nodes.
     """
     if positions is None:
         return LayerMatrix(csr, None if weight is None else tensor(weight))
-    graph, reads = job.graph, job.spec.edge_columns
+    graph, reads, degrees = job.graph, job.spec.edge_columns, job.node_values
     weights = graph.edge_weights if "weight" in reads else None
     values = EdgeValues(None, weights, graph.edge_features if "features" in reads else None)
-    own, of_sources = (None if degrees is None else tensor(degrees[nodes]) for nodes in (rows, sources))
     features = values.features_of(positions)
     if not isinstance(job.spec, UserModelSpec):
         return LayerMatrix(csr, features=features)
-    weight = values.weight_of(positions)
-    return Edges(csr, weight, features=features, degrees=own, source_degrees=of_sources)
+    own, of_sources = (None if degrees is None else tensor(degrees[nodes]) for nodes in (rows, sources))
+    return Edges(csr, values.weight_of(positions), features=features, degrees=own, source_degrees=of_sources)
 
 
 class LayerMatrices:
@@ -162,7 +147,6 @@ class LayerMatrices:
             space.open(f"{name}/{part}") if space.path(f"{name}/{part}").is_file() else None
             for part in ("weight", "positions")
         )
-        self.degrees = node_values(job) if isinstance(job.spec, UserModelSpec) else None
 
     def read(self, first: int, rows: NDArray[np.int64], last: int) -> tuple[LayerMatrix, NDArray[np.int64] | None]:
         """The matrix of some rows of a partition, and the nodes that are its columns, ``None`` for all.
@@ -183,7 +167,7 @@ class LayerMatrices:
         sources = None
         if isinstance(self.job.spec, UserModelSpec):
             csr, sources = compacted(csr, rows)
-        matrix = layer_matrix(self.job, csr, weight, positions, rows, sources, self.degrees)
+        matrix = layer_matrix(self.job, csr, weight, positions, rows, sources)
         if len(rows) == last - first and positions is None and not self.space.unmap:
             self.complete[first] = matrix
         return matrix, sources

@@ -6,7 +6,7 @@ reducer, with each node's message once however many edges it has there. The arit
 afterwards: any cut of a hub's in-edges gives the same sample, and ranges cost a piece its own edges alone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from backends.agl import networks
 from backends.agl.flat.rounds import sample_parts
 from backends.agl.flat.source import Source
-from backends.agl.infer.job import HubSamples, InferenceJob, Mask, Nodes, RowFile
+from backends.agl.infer.job import HubSamples, InferenceJob, Nodes, RowFile
 from backends.agl.infer.map_stage import (
     compacted,
     embeddings_name,
@@ -100,24 +100,19 @@ class InferenceTaskSetup:
     state: State
     options: dict[str, Any]
     parts: list[tuple[int, int]]
-    needed: list[Mask | None] | None = None
-    scale: NDArray[np.float64] | None = None
-    degrees: Floats | None = None
-    hubs: HubSamples | None = None
-    threads: int = 1
+    computed: dict[str, Any] = field(default_factory=dict)  # cached properties of the job, by name
     work: Path | None = None
 
     def job(self) -> InferenceJob:
         """The job with its graph and edges memory-mapped."""
         source = _open(self.source)
-        job = InferenceJob(source.graph, self.spec, self.state, table=source.table, hubs=self.hubs, **self.options)
-        if self.needed is not None:
-            job.__dict__["needed"] = self.needed
+        job = InferenceJob(source.graph, self.spec, self.state, table=source.table, **self.options)
+        vars(job).update(self.computed)
         return job
 
     def slice(self, layer: int) -> Any:
         """The model's slice of one layer."""
-        torch.set_num_threads(self.threads)
+        torch.set_num_threads(1)
         return model_slices(self.spec, self.state, isinstance(_open(self.source).graph.features, SparseFeatures))[layer]
 
 
@@ -140,8 +135,7 @@ class PartitionMatrix:
     def matrix(self, setup: InferenceTaskSetup) -> LayerMatrix:
         """The matrix for the kernels, [rows, sources]."""
         csr = Csr(self.indptr, self.columns, (len(self.rows), len(self.sources)))
-        parts = self.weight, self.positions, self.rows, self.sources
-        return layer_matrix(setup.job(), csr, *parts, setup.degrees)
+        return layer_matrix(setup.job(), csr, self.weight, self.positions, self.rows, self.sources)
 
 
 def sample_hub(setup: InferenceTaskSetup, piece: HubPiece) -> list[Any]:
@@ -152,7 +146,7 @@ def sample_hub(setup: InferenceTaskSetup, piece: HubPiece) -> list[Any]:
 def map_partition(setup: InferenceTaskSetup, layer: int, index: int) -> list[Any]:
     """Map: return the matrix of a partition, then for every partition those of its nodes that this one reads."""
     job, (first, last) = setup.job(), setup.parts[index]
-    csr, weight, edges = partition_matrix(job, layer, first, last, setup.scale)
+    csr, weight, edges = partition_matrix(job, layer, first, last)
     rows = needed_rows(job.needed[layer + 1], first, last)
     if len(rows) < last - first:
         csr, positions = csr.rows(rows - first)

@@ -4,8 +4,8 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,12 @@ from backends.agl.backend import AglTrainer
 from backends.agl.commandline import TrainSettings, read_train_settings, run_command
 from backends.agl.config import STRATEGIES, AglConfig
 from backends.agl.flat.reader import GraphFeatureReader, sampling_of
-from backends.agl.flat.sampling_strategy import SamplingStrategy, check_sampler, refuse_unused_columns
+from backends.agl.flat.sampling_strategy import check_sampler, refuse_unused_columns
 from backends.agl.model_file import BestEpoch, Checkpoints, TrainedModel, save_model
 from backends.agl.networks import first_state
-from backends.agl.train.shard_source import ShardSource, labelled_targets
+from backends.agl.train.shard_source import ShardSource, targets_of_shards
 from backends.agl.train.source import ShardPlan, shard_plan_of
-from backends.agl.train.trainer import DistributedTrainer, trainer_of
+from backends.agl.train.trainer import DistributedTrainer
 from backends.agl.train.worker import WorkerClock
 from backends.agl.user_model import SETTINGS, UserModelSpec, code_of, is_user_model
 from backends.agl.user_trial import tried
@@ -33,14 +33,11 @@ from backends.model import ModelSpec, TrainingSpec
 from backends.model_names import CONVOLUTIONS
 from backends.parallel import ray_cluster as cluster
 from backends.places import delivered, fetched, written
-from backends.progress import announce
+from backends.progress import NotedProgress, announce, step_progress
 from datasets.graph import Graph
 
-SHAPE = ("hidden", "heads", "output_heads", "slope", "head")
-TRAINING = ("optimizer", "rate", "decay", "dropout", "attention_dropout", "epochs", "threads", "seed")
 OF_GAT = ("heads", "output_heads", "slope", "attention_dropout")
 OF_STRATEGIES: dict[str, tuple[str, ...]] = {"servers": SERVED, "checkpoint_every": SERVED, "staleness": ("bounded",)}
-ReportEpoch = Callable[[int, float, float | None], None]
 
 
 def prepared_trainer(
@@ -51,69 +48,61 @@ def prepared_trainer(
     ``stated`` are the settings of the command line: one that model or strategy does not use is refused likewise.
     """
     reader = GraphFeatureReader(folder)
-    targets, sampling = labelled_targets(reader), sampling_of(reader)
-    spec = spec_of(model, reader, sampling, targets.classes, settings, stated)
-    refuse_unused_settings(spec, strategy, stated)
-    refuse_unused_columns(spec, sampling, reader.manifest["filter"], reader.edge_columns, str(folder))
+    graph, sampling, filtering = targets_of_shards(reader), sampling_of(reader), reader.manifest["filter"]
+    spec = spec_of(model, reader, graph.classes, settings, stated)
+    refuse_unused_settings(spec, strategy, settings, stated)
+    refuse_unused_columns(spec, sampling, filtering, reader.edge_columns, str(folder))
     if isinstance(spec, UserModelSpec):
         refuse_frozen_parameters(spec, strategy, settings.decay)
-    if "checkpoint_every" in stated and not settings.servers:
-        raise ValueError("checkpoint_every is of servers that are started again: leave it out, or give -c servers=1")
     if settings.servers and strategy in SERVED:
         cluster.require(f"-t {strategy} with -c servers={settings.servers}", "-c servers=0")
-    training = TrainingSpec(**{name: getattr(settings, name) for name in TRAINING})
     workers = {name: getattr(settings, name) for name in ("workers", "servers", "staleness", "checkpoint_every")}
     config = resolve(AglConfig(strategy=strategy, **workers), ())
-    if settings.source == "graph":
-        return _from_graph(reader, config, spec, training, settings)
-    trainer = (AglTrainer if strategy == "local" else DistributedTrainer)(config, ShardSource())
-    plan = shard_plan_of(reader, settings.batch_size, settings.seed)
-    trainer.prepare(targets, spec, training, first_state(spec, settings.seed), plan, WorkerClock())
-    return trainer
-
-
-def _from_graph(
-    reader: GraphFeatureReader, config: AglConfig, spec: ModelSpec, training: TrainingSpec, settings: TrainSettings
-) -> AglTrainer:
-    """Prepare training on the graph in memory, with the samples that the shards hold."""
-    folder = reader.folder / "graph"
-    if not (folder / "graph.json").is_file():
-        raise ValueError(f"{reader.folder} holds no graph: flatten with --keep-graph, or leave out -c source=graph")
-    graph, sampling = Graph.load(folder), sampling_of(reader)
-    check_sampler(sampling)
-    config.sampler, config.scope, config.filter = sampling.text, sampling.scope, reader.manifest["filter"]
-    trainer = trainer_of(config)
-    plan = BatchPlan(graph.nodes_of("train"), settings.batch_size, None, settings.seed)
+    if settings.source == "shards":
+        source, plan = ShardSource(), shard_plan_of(reader, settings.batch_size, settings.seed)
+    else:
+        graph, source = _graph_beside(folder), None
+        check_sampler(sampling)
+        plan = BatchPlan(graph.nodes_of("train"), settings.batch_size, None, settings.seed)
+        config.sampler, config.scope, config.filter = sampling.text, sampling.scope, filtering
+    trainer = (AglTrainer if strategy == "local" else DistributedTrainer)(config, source)
+    training = TrainingSpec(**_options_of(TrainingSpec, settings))
     trainer.prepare(graph, spec, training, first_state(spec, settings.seed), plan, WorkerClock())
     return trainer
 
 
+def _graph_beside(shards: Path) -> Graph:
+    folder = shards / "graph"
+    if not (folder / "graph.json").is_file():
+        raise ValueError(f"{shards} holds no graph: flatten with --keep-graph, or leave out -c source=graph")
+    return Graph.load(folder)
+
+
+def _options_of(spec: type[ModelSpec | TrainingSpec], settings: TrainSettings) -> dict[str, Any]:
+    """The settings that are fields of a specification."""
+    names = [option.name for option in fields(spec)]
+    return {name: value for name, value in asdict(settings).items() if name in names}
+
+
 def spec_of(
-    model: str,
-    reader: GraphFeatureReader,
-    sampling: SamplingStrategy,
-    classes: int,
-    settings: TrainSettings,
-    stated: Sequence[str],
+    model: str, reader: GraphFeatureReader, classes: int, settings: TrainSettings, stated: Sequence[str]
 ) -> ModelSpec:
     """The model's specification: one of ours by name, or a user's by its file; raises ValueError.
 
     A user's function has its own defaults, where it has some, for settings that are not ``stated``.
     """
-    width, hops, edge_width = reader.manifest["width"], sampling.hops, reader.edge_width
+    sampling, edge_width = sampling_of(reader), reader.edge_width
     fanouts = tuple(count for count in sampling.fanouts if count is not None)
-    shape = {name: getattr(settings, name) for name in SHAPE}
-    if not is_user_model(model):
-        if model not in CONVOLUTIONS:
-            raise ValueError(f"model {model!r} is unknown: allowed are {', '.join(CONVOLUTIONS)}, or a file net.py")
-        shape |= {"edge_width": edge_width if model == "gat" else 0}
-        return ModelSpec(model, hops, width, classes=classes, fanouts=fanouts, **shape)
-    edges = {"edge_width": edge_width, "weighted": reader.manifest["weighted"]}
-    dropout = {name: getattr(settings, name) for name in ("dropout", "attention_dropout")}
-    name = Path(model.partition(":")[0]).name
-    options = shape | edges | dropout | code_of(model)
-    spec = UserModelSpec(name, hops, width, classes=classes, fanouts=fanouts, **options)
-    return tried(spec.with_own_defaults(stated))
+    data = {"layers": sampling.hops, "in_width": reader.manifest["width"], "classes": classes, "fanouts": fanouts}
+    if is_user_model(model):
+        options = _options_of(UserModelSpec, settings) | code_of(model)
+        edges = {"edge_width": edge_width, "weighted": reader.manifest["weighted"]}
+        spec = UserModelSpec(Path(model.partition(":")[0]).name, **data, **edges, **options)
+        return tried(spec.with_own_defaults(stated))
+    if model not in CONVOLUTIONS:
+        raise ValueError(f"model {model!r} is unknown: allowed are {', '.join(CONVOLUTIONS)}, or a file net.py")
+    options = _options_of(ModelSpec, settings) | {"edge_width": edge_width if model == "gat" else 0}
+    return ModelSpec(model, **data, **options)
 
 
 def refuse_frozen_parameters(spec: UserModelSpec, strategy: str, decay: float) -> None:
@@ -129,13 +118,15 @@ def refuse_frozen_parameters(spec: UserModelSpec, strategy: str, decay: float) -
         )
 
 
-def refuse_unused_settings(spec: ModelSpec, strategy: str, stated: Sequence[str]) -> None:
-    """Raise ValueError for a setting of the command line that the strategy does not use, or the model does not take."""
+def refuse_unused_settings(spec: ModelSpec, strategy: str, settings: TrainSettings, stated: Sequence[str]) -> None:
+    """Raise ValueError for a ``stated`` setting that the strategy does not use, or the model does not take."""
     for name in stated:
         strategies = OF_STRATEGIES.get(name, STRATEGIES)
         if strategy not in strategies:
             others = " or ".join(strategies)
             raise ValueError(f"-t {strategy} does not use {name}: leave out -c {name}, or give -t {others}")
+    if "checkpoint_every" in stated and not settings.servers:
+        raise ValueError("checkpoint_every is of servers that are started again: leave it out, or give -c servers=1")
     if isinstance(spec, UserModelSpec):
         unused = [name for name in stated if name in (*SETTINGS, "head") and name not in spec.arguments()]
         if unused:
@@ -199,11 +190,10 @@ def trained(parsed: argparse.Namespace, settings: TrainSettings, shards: Path, o
     reader = GraphFeatureReader(shards)
     manifest, stated = reader.manifest, [pair.partition("=")[0] for pair in parsed.config]
     with closing(prepared_trainer(parsed.model, shards, parsed.strategy, settings, stated)) as trainer:
-        for notice in (notice_of_batches(trainer.plan, settings.workers), notice_of_classes(trainer.graph)):
-            if notice:
-                announce(notice)
+        announce_small_batches(trainer.plan, settings.workers)
+        announce_one_class(trainer.graph)
         checkpoints = Checkpoints(output, inputs_of(trainer.spec, parsed.strategy, settings, manifest))
-        with epoch_progress(settings.epochs) as progress:
+        with step_progress() as progress:
             best = train_to_best(trainer, settings.epochs, progress, checkpoints)
     columns = manifest.get("tables", {})
     sampled = sampling_of(reader), manifest["filter"]
@@ -220,34 +210,30 @@ def inputs_of(spec: ModelSpec, strategy: str, settings: TrainSettings, manifest:
     return {"model": asdict(spec), "code": code, "strategy": strategy, "settings": stated, "shards": manifest}
 
 
-def notice_of_batches(plan: BatchPlan, workers: int) -> str | None:
-    """Where batches are smaller than asked for, as each is of one shard: that they are, and what to do."""
-    if not isinstance(plan, ShardPlan) or plan.size is None:
-        return None
-    largest = max(plan.trained)
-    if largest >= min(plan.size, len(plan.nodes) // workers):
-        return None
-    return (
-        f"batches have at most {largest:,} targets, not -c batch_size={plan.size}: each is of one shard, so flatten "
-        "with larger --shard-records for larger batches"
-    )
+def announce_small_batches(plan: BatchPlan, workers: int) -> None:
+    """Say where batches are smaller than asked for, as each is of one shard, and what to do."""
+    if isinstance(plan, ShardPlan) and plan.size is not None:
+        largest = max(plan.trained)
+        if largest < min(plan.size, len(plan.nodes) // workers):
+            announce(
+                f"batches have at most {largest:,} targets, not -c batch_size={plan.size}: each is of one shard, so "
+                "flatten with larger --shard-records for larger batches"
+            )
 
 
-def notice_of_classes(graph: Graph) -> str | None:
-    """Where all targets that are trained are of one class: that nothing can be learned, and why it may be so."""
-    if graph.labels is None or graph.labels.ndim > 1:
-        return None
-    classes = np.unique(graph.labels[graph.nodes_of("train")])
-    if len(classes) != 1:
-        return None
-    return (
-        f"all targets that are trained are of class {classes[0]}: the model will know no other (a label of -1 is read "
-        "as missing)"
-    )
+def announce_one_class(graph: Graph) -> None:
+    """Say where all targets that are trained are of one class that nothing can be learned, and why it may be so."""
+    if graph.labels is not None and graph.labels.ndim == 1:
+        classes = np.unique(graph.labels[graph.nodes_of("train")])
+        if len(classes) == 1:
+            announce(
+                f"all targets that are trained are of class {classes[0]}: the model will know no other (a label of -1 "
+                "is read as missing)"
+            )
 
 
 def train_to_best(
-    trainer: AglTrainer, epochs: int, progress: ReportEpoch, checkpoints: Checkpoints | None = None
+    trainer: AglTrainer, epochs: int, progress: NotedProgress, checkpoints: Checkpoints | None = None
 ) -> BestEpoch:
     """Train all epochs, or those after a checkpoint, and return the best.
 
@@ -267,7 +253,7 @@ def train_to_best(
                 raise ValueError(problem)
             announce(f"{problem}; training ends here, and epoch {best.epoch} is the best of those before")
             break
-        progress(epoch + 1, loss, validated)
+        progress("train", epoch + 1, epochs, newest.losses)
         if best.validated is None or validated is None or validated < best.validated:
             best = newest
         if checkpoints is not None:
@@ -287,43 +273,10 @@ def not_finite(epoch: BestEpoch) -> str:
 
 def summary(trainer: AglTrainer, best: BestEpoch, seconds: float, path: str, source: str) -> str:
     """The result in one line, and the command that scores with it."""
-    validated = "" if best.validated is None else f", validation loss {best.validated:.4f}"
     return (
-        f"{len(trainer.plan.nodes):,} targets, best epoch {best.epoch}, loss {best.loss:.4f}{validated}, in "
+        f"{len(trainer.plan.nodes):,} targets, best epoch {best.epoch}, {best.losses}, in "
         f"{seconds:.1f} s: {path}\nscore with it: python -m backends.agl.infer -m {path} {source} -o SCORES"
     )
-
-
-@contextmanager
-def epoch_progress(epochs: int) -> Iterator[ReportEpoch]:
-    """A progress bar of epochs, with the losses of the last, on stderr."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("train"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=epochs)
-
-        def progress(done: int, loss: float, validated: float | None) -> None:
-            validation = "" if validated is None else f", validation {validated:.4f}"
-            bar.update(task, completed=done, description=f"loss {loss:.4f}{validation}")
-
-        yield progress
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
@@ -76,9 +77,8 @@ class AllReducePool:
         workers = len(job.plans)
         self.ranks = shared_pool(workers)
         try:
-            self.workers = self.ranks.build(
-                f"{__name__}:all_reduce_worker", [(rank, job, graph) for rank in range(workers)]
-            )
+            arguments = [(rank, job, graph, None) for rank in range(workers)]
+            self.workers = self.ranks.build(f"{TrainingWorker.__module__}:TrainingWorker", arguments)
         except RankEnded as ended:
             raise RankEnded(ended.rank, ended.status, f"{ended}; {ADVICE}") from ended
 
@@ -94,11 +94,6 @@ class AllReducePool:
         self.workers.close()
 
 
-def all_reduce_worker(rank: int, job: TrainingJob, graph: Graph) -> TrainingWorker:
-    """The worker of one rank, linked to the others by all-reduce."""
-    return TrainingWorker(rank, job, graph, None)
-
-
 class ServerActor(ParameterServer):
     """A parameter server in a process of its own, on one thread of torch."""
 
@@ -107,27 +102,21 @@ class ServerActor(ParameterServer):
         super().__init__(*arguments)
 
 
-class RayCalls:
-    """Calls server actors; Ray repeats calls that a restart interrupted.
+def ask_actors(names: Sequence[str], calls: Sequence[Call]) -> list[Any]:
+    """Call server actors, return the answers in order; raises RuntimeError for a server that cannot be restarted.
 
-    Actors are looked up by name at each call, as Ray cannot restart a worker whose arguments hold actor handles.
+    Ray repeats calls that a restart interrupted. Actors are looked up by name at each call, as Ray cannot restart a
+    worker whose arguments hold actor handles.
     """
+    import ray
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = list(names)
-
-    def __call__(self, calls: Sequence[Call]) -> list[Any]:
-        """Execute calls and return the answers in order; raises RuntimeError for a server that cannot be restarted."""
-        import ray
-
-        actors = {}
-        for at in sorted({at for at, _, _ in calls}):
-            try:
-                actors[at] = ray.get_actor(self.names[at])
-            except ValueError as error:  # a name that Ray has forgotten
-                raise RuntimeError(GONE) from error
-        running = [getattr(actors[at], method).remote(*arguments) for at, method, arguments in calls]
-        return answers_of(ray, running)
+    actors = {}
+    for at in sorted({at for at, _, _ in calls}):
+        try:
+            actors[at] = ray.get_actor(names[at])
+        except ValueError as error:  # a name that Ray has forgotten
+            raise RuntimeError(GONE) from error
+    return answers_of(ray, [getattr(actors[at], method).remote(*arguments) for at, method, arguments in calls])
 
 
 def answers_of(ray: Any, running: Sequence[Any]) -> list[Any]:
@@ -164,7 +153,7 @@ class RayPool:
         of_servers = zip(names, arguments, strict=True)
         self.actors += [server.options(name=name).remote(*of_server) for name, of_server in of_servers]
         layout = ParameterLayout(job.spec)
-        self.servers: Servers | None = Servers(RayCalls(names), layout.bounds(servers))
+        self.servers: Servers | None = Servers(partial(ask_actors, names), layout.bounds(servers))
         self.servers.load(layout.join(job.state))
         self.workers += [worker.remote(rank, str(self.folder), self.servers) for rank in range(rules.workers)]
         self.each("traffic", [()] * rules.workers)

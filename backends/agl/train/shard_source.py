@@ -1,9 +1,7 @@
 """Batches of GraphFlat's shards alone (AGL, section 3.3): of shards that exist, or of shards written for one run."""
 
-import shutil
 import tempfile
-import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, zip_longest
@@ -19,7 +17,6 @@ from backends.agl.flat.flattener import strategy_of
 from backends.agl.flat.job import FlattenJob, flatten_to
 from backends.agl.flat.reader import EncodedRecords, GraphFeatureReader, ShardError, sampling_of
 from backends.agl.flat.rounds import Ints
-from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.flat.source import Source
 from backends.agl.networks import builder_of
 from backends.agl.train.source import BatchSource, ShardPlan
@@ -45,38 +42,29 @@ class ShardSource(BatchSource):
     shuffled order, every target once.
     """
 
-    reader: GraphFeatureReader
-    strategy: SamplingStrategy
-
     def open(self, trainer: "AglTrainer", clock: Clock) -> Graph:
         """Open the shards of the plan."""
         assert isinstance(trainer.plan, ShardPlan)
-        self.read(trainer, trainer.plan)
+        self.read(trainer, GraphFeatureReader(trainer.plan.folder), trainer.graph)
         return trainer.graph
 
-    def read(self, trainer: "AglTrainer", plan: ShardPlan) -> None:
-        """Read the shards of a plan for a trainer, whose own plan may be another."""
-        self.trainer, self.reader = trainer, GraphFeatureReader(plan.folder)
-        self.strategy = sampling_of(self.reader)
+    def read(self, trainer: "AglTrainer", reader: GraphFeatureReader, graph: Graph) -> None:
+        """Read shards for a trainer; the ids of their targets become node numbers of ``graph``."""
+        self.trainer, self.reader, self.strategy = trainer, reader, sampling_of(reader)
+        ids = np.arange(graph.nodes) if graph.node_ids is None else np.asarray(graph.node_ids)
+        self.by_id = np.argsort(ids, kind="stable")
+        self.sorted_ids = ids[self.by_id]
 
     def is_sparse(self, graph: Graph) -> bool:
         """Whether shards hold features sparse."""
         return bool(self.reader.manifest.get("sparse"))
 
     def prepare(self) -> Batch | None:
-        """Prepare to number targets; vectorise a full batch once."""
-        graph = self.trainer.graph
-        self.number(graph)
+        """Vectorise a full batch once."""
         if not self.trainer.plan.full_batch:
             return None
         batch = self.batch(next(self.reader.encoded_batches(len(self.reader))))
-        return replace(batch, labels=targets_of(graph, batch.targets))
-
-    def number(self, graph: Graph) -> None:
-        """Sort the ids of a graph's nodes, to map the records' ids back to node numbers."""
-        ids = np.arange(graph.nodes) if graph.node_ids is None else np.asarray(graph.node_ids)
-        self.by_id = np.argsort(ids, kind="stable")
-        self.sorted_ids = ids[self.by_id]
+        return replace(batch, labels=targets_of(self.trainer.graph, batch.targets))
 
     def items(self, index: int) -> Iterator[EncodedRecords]:
         """The encoded training batches of an epoch, without those trained before a restart."""
@@ -112,33 +100,21 @@ class ShardSource(BatchSource):
         return {"records": len(self.reader), "bytes_read": self.reader.bytes_read}
 
 
-def labelled_targets(reader: GraphFeatureReader) -> Graph:
-    """The targets of a folder as a graph without edges and features: ids, labels, splits.
+def targets_of_shards(reader: GraphFeatureReader, shards: Sequence[int] | None = None) -> Graph:
+    """The targets of some shards, or of all, as a graph without edges and features: ids, labels, splits.
 
-    Raises ShardError where there is no training record, or nodes have no features.
+    Raises ShardError where all shards have no training record, or nodes have no features.
     """
-    ids, labels, splits = reader.labelled()
-    manifest = reader.manifest
+    (ids, labels, splits), manifest = reader.labelled(shards), reader.manifest
     if not manifest["width"]:
         raise ShardError(f"{reader.folder}: its nodes have no features: flatten a graph that has some")
-    if not labels.size or not ((splits == SPLITS["train"]) & (labels >= 0).any(axis=1)).any():
+    if shards is None and not (splits == SPLITS["train"]).any():
         raise ShardError(
             f"{reader.folder}: no record is labelled and of split train: flatten with --targets labelled, and give a "
             "column of splits or shares to draw, as in --split 0.8,0.1,0.1"
         )
-    return _targets(reader, ids, labels, splits)
-
-
-def targets_of_shards(plan: ShardPlan) -> Graph:
-    """The targets of a worker's own shards, as of ``labelled_targets``."""
-    reader = GraphFeatureReader(plan.folder)
-    return _targets(reader, *reader.labelled(plan.shards))
-
-
-def _targets(reader: GraphFeatureReader, ids: np.ndarray, labels: np.ndarray, splits: np.ndarray) -> Graph:
-    manifest, nodes = reader.manifest, len(ids)
     values = labels[:, 0] if manifest["task"] == "multiclass" else labels.astype(np.int8)
-    csr = Csr(np.zeros(nodes + 1, dtype=np.int32), np.zeros(0, dtype=np.int32), (nodes, nodes))
+    csr = Csr(np.zeros(len(ids) + 1, dtype=np.int32), np.zeros(0, dtype=np.int32), (len(ids), len(ids)))
     facts = {name: manifest[name] for name in ("classes", "task")}
     return Graph(manifest["graph"], csr, None, values, splits, node_ids=ids, **facts)
 
@@ -161,8 +137,8 @@ class FlattenedTargets:
     def __init__(self, config: AglConfig, graph: Graph, spec: ModelSpec, training: TrainingSpec) -> None:
         self.config, self.spec, self.training = config, spec, training
         self.graph = graph.with_dense_features("backend.sparse=false") if config.sparse == "false" else graph
-        self.folder = Path(tempfile.mkdtemp(prefix="graphfeatures-"))
-        self._cleanup = weakref.finalize(self, shutil.rmtree, self.folder, True)
+        self.temporary = tempfile.TemporaryDirectory(prefix="graphfeatures-", ignore_cleanup_errors=True)
+        self.folder = Path(self.temporary.name)
 
     def flatten(self, plan: BatchPlan, folder: Path | None = None) -> GraphFeatureReader:
         """Flatten the targets that a plan trains, each worker's in shards of whole batches.
@@ -187,7 +163,7 @@ class FlattenedTargets:
 
     def remove(self) -> None:
         """Remove the folder."""
-        self._cleanup()
+        self.temporary.cleanup()
 
 
 class FlattenedSource(ShardSource):
@@ -199,11 +175,10 @@ class FlattenedSource(ShardSource):
 
     def open(self, trainer: "AglTrainer", clock: Clock) -> Graph:
         """Flatten the targets into a temporary folder."""
-        self.trainer = trainer
         self.flattened = FlattenedTargets(trainer.config, trainer.graph, trainer.spec, trainer.training)
-        self.strategy = strategy_of(trainer.config, trainer.spec, trainer.training.seed)
         with clock.phase("flatten"):
-            self.reader = self.flattened.flatten(trainer.plan)
+            reader = self.flattened.flatten(trainer.plan)
+        self.read(trainer, reader, self.flattened.graph)
         return self.flattened.graph
 
     @cached_property

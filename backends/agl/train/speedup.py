@@ -1,7 +1,6 @@
 """Performance model of training by many workers at parameter servers, calibrated by a measured run of one worker.
 
-``python -m backends.agl.train.speedup RECORD...`` prints the measured speed-up of records of ``+suite=agl_speedup``,
-and the model for more workers; a record of ``workers=1`` at parameter servers calibrates it.
+The report of ``+suite=agl_speedup`` shows its rows; a record of ``workers=1`` at parameter servers calibrates it.
 
 The model gives every worker a machine of its own. ``Z`` is the time of a step that a worker spends away from the
 servers, ``D`` the time that the busiest server works on one step's messages:
@@ -22,14 +21,9 @@ Measured workers shared one machine: its cores, caches and memory. ``sharing_fac
 and not from the epoch that the model predicts, so that the remaining difference is the error of the model.
 """
 
-import argparse
-import json
 import math
-import sys
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -40,14 +34,6 @@ from backends.parallel.network import NO_NETWORK, ClusterNetwork
 Record = Mapping[str, Any]
 MESSAGES = 4  # of a step: the pull and its answer, the push and its answer
 WORKERS = (1, *range(10, 101, 10))
-# what one curve has in common
-ALIKE: dict[str, Callable[[Record], Any]] = {
-    "their data set": lambda record: record["config"].get("dataset"),
-    "their model": lambda record: record["config"].get("model"),
-    "their training": lambda record: record["config"].get("training"),
-    "their source of batches": lambda record: record["config"]["backend"].get("source"),
-    "their environment": lambda record: record.get("environment"),
-}
 
 
 @dataclass(frozen=True)
@@ -208,32 +194,27 @@ def speedup_rows(
     machine, where computation and exchanges take ``compute_shared`` and ``exchange_shared`` times as long as for one
     worker, by the workers' own clocks. Raises ValueError without records of servers, or a run of one worker.
     """
-    served = _of_servers(records)
-    if not served:
+    curves: dict[tuple[str, int], dict[int, Record]] = {}
+    for record in records:
+        if record["status"] == "ok" and record["facts"].get("servers"):
+            curves.setdefault(_rules_of(record), {})[record["config"]["backend"]["workers"]] = record
+    if not curves:
         raise ValueError("no record has parameter servers: measure backend.strategy=sync, async or bounded")
     rows: list[dict[str, Any]] = []
-    for strategy, staleness in sorted({_rules_of(record) for record in served}):
-        runs = {
-            record["config"]["backend"]["workers"]: record
-            for record in served
-            if _rules_of(record) == (strategy, staleness)
-        }
+    for (strategy, staleness), runs in sorted(curves.items()):
         if 1 not in runs:
             raise ValueError(f"no record of strategy={strategy} has workers=1: measure one, it calibrates the model")
-        seconds = {workers: median(record["epochs"]["seconds"]) for workers, record in sorted(runs.items())}
-        model = calibrate(runs[1]["facts"], seconds[1])
-        for workers, epoch in seconds.items():
-            whole = epoch * runs[workers].get("extrapolated", 1.0)
-            row = {"strategy": strategy, "workers": workers, "seconds": whole, "speedup": seconds[1] / epoch}
-            factors = sharing_factors(runs[1]["facts"], runs[workers]["facts"])
+        of_one_worker = median(runs[1]["epochs"]["seconds"])
+        model = calibrate(runs[1]["facts"], of_one_worker)
+        for workers, record in sorted(runs.items()):
+            epoch, factors = median(record["epochs"]["seconds"]), sharing_factors(runs[1]["facts"], record["facts"])
             alone, shared = (
                 predicted_seconds(one, workers, strategy, staleness) for one in (model, with_sharing(model, factors))
             )
-            shared_error = shared / epoch - 1
-            row |= {"kind": "measured", "model_error": alone / epoch - 1}
-            rows.append(
-                row | {"compute_shared": factors[0], "exchange_shared": factors[1], "shared_error": shared_error}
-            )
+            row = {"strategy": strategy, "workers": workers, "kind": "measured", "speedup": of_one_worker / epoch}
+            row |= {"seconds": epoch * record.get("extrapolated", 1.0), "model_error": alone / epoch - 1}
+            row |= {"compute_shared": factors[0], "exchange_shared": factors[1], "shared_error": shared / epoch - 1}
+            rows.append(row)
         larger = replace(model, batches=batches or model.batches)
         for network in (NO_NETWORK, *(ClusterNetwork(**options) for options in networks)):
             modelled = speedup_curve(larger, WORKERS, strategy, network, staleness)
@@ -241,56 +222,7 @@ def speedup_rows(
     return rows
 
 
-def _of_servers(records: Sequence[Record]) -> list[Record]:
-    return [record for record in records if record["status"] == "ok" and record["facts"].get("servers")]
-
-
 def _rules_of(record: Record) -> tuple[str, int]:
     """The strategy of a record, and the staleness of one that is bounded."""
     config = record["config"]["backend"]
     return config["strategy"], config["staleness"] if config["strategy"] == "bounded" else 0
-
-
-def refuse_unlike(records: Sequence[Record]) -> None:
-    """Raise ValueError for records of servers that no curve can join: of other graphs or machines, or equal workers."""
-    records = _of_servers(records)
-    for name, of_record in ALIKE.items():
-        values = {json.dumps(of_record(record), sort_keys=True) for record in records}
-        if len(values) > 1:
-            raise ValueError(f"the records differ in {name}: give those of one at a time: {', '.join(sorted(values))}")
-    runs = Counter((*_rules_of(record), record["config"]["backend"]["workers"]) for record in records)
-    for (strategy, staleness, workers), count in runs.items():
-        if count > 1:
-            which = f"strategy={strategy} staleness={staleness} workers={workers}"
-            raise ValueError(f"{count} records are of {which}: give one of them")
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Print the rows as a table; 2 where the records cannot be read, differ in their graph, or calibrate no model."""
-    what = "Measured speed-up of records of +suite=agl_speedup, and the model for more workers."
-    parser = argparse.ArgumentParser("python -m backends.agl.train.speedup", description=what)
-    parser.add_argument("records", type=Path, nargs="+", help="records of runs that differ in workers and strategy")
-    parser.add_argument("--batches", type=int, help="batches of the modelled epoch (as measured)")
-    parser.add_argument("--bandwidth", type=float, help="assumed network: bytes per second of each machine's link")
-    parser.add_argument("--latency", type=float, default=0.0, help="assumed network: seconds of a message, one way (0)")
-    parsed = parser.parse_args(arguments)
-    networks = [] if parsed.bandwidth is None else [{"bandwidth": parsed.bandwidth, "latency": parsed.latency}]
-    try:
-        if parsed.batches is not None and parsed.batches < 1:
-            raise ValueError(f"--batches {parsed.batches} is not allowed: give at least 1")
-        records = [json.loads(path.read_text()) for path in parsed.records]
-        refuse_unlike(records)
-        rows = speedup_rows(records, parsed.batches, networks)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print("strategy  workers  seconds  speed-up  kind      model's error, sharing the machine")
-    for row in rows:
-        errors = [f"{100 * row[name]:+.0f} %" for name in ("model_error", "shared_error") if name in row]
-        numbers = f"{row['workers']:7}  {row['seconds']:7.3f}  {row['speedup']:8.2f}"
-        print(f"{row['strategy']:8}  {numbers}  {row['kind']:8}  {', '.join(errors) or row['network']}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

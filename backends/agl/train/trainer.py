@@ -1,6 +1,7 @@
 """Training by many workers: launches them, runs epochs on all of them, and collects their reports."""
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -94,13 +95,18 @@ class DistributedTrainer(AglTrainer):
 
     def loss_and_gradients(self, targets: Nodes) -> tuple[Floats, float, dict[str, Floats]]:
         """Logits, loss and mean gradients of targets, split over the workers and averaged as in an epoch."""
-        assert self.pool is not None
         parts = np.array_split(np.ascontiguousarray(targets), self.config.workers)
-        answers = self.pool.each("probe", [(part,) for part in parts])
-        weights = [weight for _, _, weight, _ in answers]
-        loss = float(np.dot([loss for _, loss, _, _ in answers], weights) / sum(weights))
-        mean = answers[0][3] if self.pool.servers is None else self.pool.servers.probe_mean()
-        return np.concatenate([logits for logits, _, _, _ in answers]), loss, dict(self.layout.split(mean))
+        (logits,), loss, gradients = self.probed("probe", parts)
+        return logits, loss, gradients
+
+    def probed(self, method: str, parts: Sequence[Any]) -> tuple[list[Any], float, dict[str, Floats]]:
+        """What the workers return of a part each, joined, and their mean loss and gradients."""
+        assert self.pool is not None
+        answers = self.pool.each(method, [(part,) for part in parts])
+        *columns, losses, weights, means = zip(*answers, strict=True)
+        mean = means[0] if self.pool.servers is None else self.pool.servers.probe_mean()
+        loss = float(np.dot(losses, weights) / sum(weights))
+        return [np.concatenate(column) for column in columns], loss, dict(self.layout.split(mean))
 
     def predict(self, graph: Graph, nodes: Nodes) -> Floats:
         """Predict here, with the newest parameters."""
@@ -188,7 +194,6 @@ class FlattenedTrainer(DistributedTrainer):
 
     def loss_and_gradients(self, targets: Nodes) -> tuple[Floats, float, dict[str, Floats]]:
         """Logits, loss and mean gradients of targets, whose records are dealt to the workers in shards of their own."""
-        assert self.pool is not None
         workers, targets = self.config.workers, np.ascontiguousarray(targets)
         ids = targets if self.graph.node_ids is None else np.asarray(self.graph.node_ids)[targets]
         with tempfile.TemporaryDirectory(dir=self.flattened.folder) as folder:
@@ -196,13 +201,9 @@ class FlattenedTrainer(DistributedTrainer):
             whole = shard_plan_of(self.flattened.flatten(plan, Path(folder) / "shards"), len(targets), 0)
             plans = list(whole.deal(min(workers, len(whole.shards))))
             idle = [replace(whole, nodes=targets[:0], shards=(), trained=())] * (workers - len(plans))
-            answers = self.pool.each("probe_shards", [(own,) for own in plans + idle])
-        own, logits = (np.concatenate([answer[part] for answer in answers]) for part in (0, 1))
+            (own, logits), loss, gradients = self.probed("probe_shards", plans + idle)
         order = np.argsort(own)
-        weights = [weight for _, _, _, weight, _ in answers]
-        loss = float(np.dot([loss for _, _, loss, _, _ in answers], weights) / sum(weights))
-        mean = answers[0][4] if self.pool.servers is None else self.pool.servers.probe_mean()
-        return logits[order[np.searchsorted(own[order], ids)]], loss, dict(self.layout.split(mean))
+        return logits[order[np.searchsorted(own[order], ids)]], loss, gradients
 
     def facts(self) -> dict[str, Any]:
         """Facts of the trainer, bytes of the shards, stored nodes per distinct node."""

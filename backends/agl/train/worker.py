@@ -14,6 +14,7 @@ import torch
 
 from backends.agl.backend import AglTrainer, labels_in
 from backends.agl.config import AglConfig
+from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.train.shard_source import ShardSource, targets_of_shards
 from backends.agl.train.source import ShardPlan, WorkerPlan, deal_targets
 from backends.base.gradient_exchange import AllReduceExchange, ServerExchange, Servers, Traffic
@@ -86,11 +87,12 @@ class TrainingWorker:
         self.rank, self.job, self.servers = rank, job, servers
         self.layout = ParameterLayout(job.spec)
         self.plan = job.plans[rank]
-        self.graph = targets_of_shards(self.plan) if isinstance(self.plan, ShardPlan) else graph
+        if isinstance(self.plan, ShardPlan):
+            graph = targets_of_shards(GraphFeatureReader(self.plan.folder), self.plan.shards)
         self.trainer = AglTrainer(job.config, ShardSource() if isinstance(self.plan, ShardPlan) else None)
         self.trainer.on_batch = self._begin_step
         self.step, self.trained_targets, self.trained_labels = 0, 0, 0.0
-        self.trainer.prepare(self.graph, job.spec, job.training, job.state, self.plan, WorkerClock())
+        self.trainer.prepare(graph, job.spec, job.training, job.state, self.plan, WorkerClock())
         # workers draw different dropout of attention, but the same neighbours of a node
         self.trainer.training = replace(job.training, seed=job.training.seed + rank)
         self.load(job.state)
@@ -145,37 +147,28 @@ class TrainingWorker:
 
     def probe(self, targets: Nodes) -> tuple[Floats, float, float, Vector | None]:
         """Logits, loss and weight of some targets, and the mean gradient of all workers (``None``: at the servers)."""
-        if not len(targets):
+        return self._probed(self.trainer.target_batch(targets) if len(targets) else None)
+
+    def probe_shards(self, plan: ShardPlan) -> tuple[Nodes, Floats, float, float, Vector | None]:
+        """Ids of the targets of one shard or none, and what ``probe`` returns of them."""
+        if not plan.shards:
+            return np.empty(0, dtype=np.int64), *self._probed(None)
+        reader, source = GraphFeatureReader(plan.folder), ShardSource()
+        graph = targets_of_shards(reader, plan.shards)
+        source.read(self.trainer, reader, graph)
+        (records,) = reader.encoded_batches(graph.nodes, shards=plan.shards)
+        batch = source.batch(records)
+        batch = replace(batch, labels=targets_of(graph, batch.targets, None, self.trainer.dtype))
+        return np.asarray(graph.node_ids)[batch.targets], *self._probed(batch)
+
+    def _probed(self, batch: Batch | None) -> tuple[Floats, float, float, Vector | None]:
+        if batch is None:
             self.exchange.weight = 0.0
             mean = self.exchange.probe(np.zeros(self.layout.size, dtype=np.float32))
             return np.zeros((0, self.job.spec.classes), dtype=np.float32), 0.0, 0.0, mean
-        logits, loss, gradients = self.trainer.loss_and_gradients(targets)
-        self.exchange.weight = labels_in(targets_of(self.graph, targets))
+        logits, loss, gradients = self.trainer.gradients_of(batch)
+        self.exchange.weight = labels_in(self.trainer.batch_labels(batch))
         return logits, loss, self.exchange.weight, self.exchange.probe(self.layout.join(gradients))
-
-    def probe_shards(self, plan: ShardPlan) -> tuple[Nodes, Floats, float, float, Vector | None]:
-        """Ids, logits, loss and weight of the targets of some shards, and the mean gradient as of ``probe``."""
-        if not plan.shards:
-            return np.empty(0, dtype=np.int64), *self.probe(np.empty(0, dtype=np.int64))
-        trainer, graph, source = self.trainer, targets_of_shards(plan), ShardSource()
-        source.read(trainer, plan)
-        source.number(graph)
-        trainer.model.train()
-        trainer.model.zero_grad(set_to_none=True)
-        ids, logits, losses, weights = [], [], [], []
-        for records in source.reader.encoded_batches(len(source.reader), shards=plan.shards):
-            batch = source.batch(records)
-            rows, labels = trainer.logits(batch), targets_of(graph, batch.targets, None, trainer.dtype)
-            weights.append(labels_in(labels))
-            loss = trainer.loss(rows, labels) * weights[-1]
-            loss.backward()
-            ids.append(np.asarray(graph.node_ids)[batch.targets])
-            logits.append(rows.detach().numpy())
-            losses.append(float(loss.detach()))
-        total = self.exchange.weight = sum(weights)
-        gradients = {name: value / np.float32(max(total, 1.0)) for name, value in trainer.model.gradients().items()}
-        mean = self.exchange.probe(self.layout.join(gradients))
-        return np.concatenate(ids), np.concatenate(logits), sum(losses) / max(total, 1.0), total, mean
 
     def state(self) -> State:
         """The parameters of this worker."""
