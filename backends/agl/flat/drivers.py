@@ -28,16 +28,15 @@ from backends.agl.flat.shards import (
     TargetNeighbourhoods,
     Totals,
     encode_neighbourhoods,
-    read_sizes,
-    shard_once,
     stored_shard,
+    write_shard,
 )
 from backends.agl.flat.source import Source
 from backends.kernels.extension import threads as kernel_threads
 from backends.kernels.extension import using_threads
 from backends.kernels.neighbourhood import expansions
 from backends.parallel.executor import Executor, Task
-from backends.places import get_files, holds, put_folder
+from backends.places import put_folder
 from backends.progress import Progress, silent
 
 Result = TypeVar("Result")
@@ -178,7 +177,7 @@ def store_shard(
 
     ``partial`` is a folder, or a URL that the shard is uploaded to. One that an earlier run wrote is not written again.
     """
-    stored = _stored(partial, number)
+    stored = stored_shard(partial, number)
     if stored is not None:
         return [stored]
     source = setup.open()
@@ -186,32 +185,12 @@ def store_shard(
     neighbourhoods = mapreduce.batches_of_shard(parts, setup.nodes, batch_bounds(edges, source))
     batches = (encode_neighbourhoods(batch, source, embed=embed) for batch in neighbourhoods)
     if isinstance(partial, Path):
-        return [shard_once(partial, number, batches, source, embed, setup.identity)]
-    return [_uploaded_shard(partial, number, batches, source, embed, setup.identity)]
-
-
-def _uploaded_shard(
-    place: str, number: int, batches: Any, source: Source, embed: bool, identity: str
-) -> tuple[Sizes, Ints]:
-    """Write a shard here and upload it, sizes last."""
-    with TemporaryDirectory(prefix="agl-") as name:
-        folder = Path(name)
-        (folder / "shards").mkdir()
-        shard = shard_once(folder, number, batches, source, embed, identity)
-        for part in ("shards", "sizes"):
-            put_folder(folder / part, f"{place}/{part}")
-        return shard
-
-
-def _stored(partial: Path | str, number: int) -> tuple[Sizes, Ints] | None:
-    """Sizes and distinct nodes of a shard that an earlier run wrote or uploaded, ``None`` where none did."""
-    if isinstance(partial, Path):
-        return stored_shard(partial, number)
-    facts = [f"sizes/{number}.json", f"sizes/{number}.npy"]
-    if not all(holds(f"{partial}/{file}") for file in facts):
-        return None
+        return [write_shard(partial, number, batches, source, embed, setup.identity)]
     with TemporaryDirectory(prefix="agl-") as folder:
-        return read_sizes(get_files(partial, facts, Path(folder)), number)
+        shard = write_shard(Path(folder), number, batches, source, embed, setup.identity)
+        for written in ("shards", "sizes"):
+            put_folder(Path(folder) / written, f"{partial}/{written}")
+        return [shard]
 
 
 class FlattenRounds:
@@ -237,7 +216,7 @@ class FlattenRounds:
         shards = -(-len(targets) // records)
 
         def stored(number: int) -> tuple[Sizes, Ints] | None:
-            return _stored(self.partial, number)
+            return stored_shard(self.partial, number)
 
         with closing(in_threads(stored, range(shards), LOOKUPS)) as by_earlier_runs:
             for sizes_and_nodes in takewhile(lambda of_shard: of_shard is not None, by_earlier_runs):
