@@ -99,9 +99,8 @@ def _of_records(
         )
     if decoded.features is None:
         raise ValueError("the GraphFeatures have no features: a model needs some")
-    builder, columns = LayerBuilder(model), decoded.edge_features
-    strategy, width = SamplingStrategy(fanouts, scope=records.scope), 0 if columns is None else columns.shape[1]
-    merged, features, values = merged_records(records, builder, strategy, decoded.edge_weights is not None, width)
+    builder = LayerBuilder(model)
+    merged, features, values = merged_records(records, builder, fanouts)
     features = np.array(dense_features(features_of(features), "subgraph_vectorize"))
     edge_features = None if merged.edge_features is None else torch.from_numpy(merged.edge_features)
     return SubgraphAdjacency(merged.neighbourhood, builder, values), torch.from_numpy(features), edge_features
@@ -196,12 +195,7 @@ def _batches(
     single = manifest["task"] == "multiclass" and labels.shape[1] == 1
     ids, labels = ids[order], (labels[:, 0] if single else labels)[order]
     for records in reader.encoded_batches(size, seed, split):
-        merged, features = records.merge(
-            strategy.fanouts,
-            apart=strategy.scope == "target",
-            edge_weights=manifest["weighted"],
-            edge_width=reader.edge_width,
-        )
+        merged, features = records.merge(strategy.fanouts)
         nodes = np.asarray(merged.neighbourhood.nodes, dtype=np.int64)
         targets = np.searchsorted(ids, nodes[: len(merged.roots)])
         yield merged, torch.from_numpy(nodes), dense_rows(features), torch.from_numpy(labels[targets])

@@ -60,14 +60,14 @@ class ShardFeatures:
 class EncodedRecords:
     """Encoded rows of a shard; ``features`` are those of their nodes where the strings do not contain them.
 
-    ``scope`` is that of their sampling: with ``target`` a node has a sample of its own in every record.
+    ``manifest`` is that of their folder: it says how they were sampled, and which columns the edges have.
     """
 
-    shard: Path | None
+    manifest: dict[str, Any]
     strings: Strings
     rows: Ints
+    shard: Path | None = None
     features: ShardFeatures | None = None
-    scope: str = "node"
 
     def decode(self) -> Records:
         """Decode the records, with features; raises ShardError for a corrupt one."""
@@ -77,10 +77,32 @@ class EncodedRecords:
             return records
         return replace(records, features=features_of(self.features.rows_of(records.ids)))
 
-    def merge(self, fanouts: tuple[int | None, ...], **options: Any) -> tuple[MergedRecords, Rows]:
-        """Merge the records' neighbourhoods (``merge_records``); also returns node features; raises ShardError."""
+    def merge(
+        self,
+        fanouts: tuple[int | None, ...],
+        needed: bool = False,
+        degrees: bool = False,
+        edge_weights: bool = True,
+        edge_features: bool = True,
+    ) -> tuple[MergedRecords, Rows]:
+        """Merge the records' neighbourhoods; also returns node features; raises ShardError for a corrupt record.
+
+        With ``needed`` only the edges that some layer reads. The others say whether to read degrees, weighted where
+        edges have weights, and the columns that the edges have.
+        """
+        weighted = bool(self.manifest["weighted"])
+        of_nodes = "weighted_degrees" if weighted else "degrees"
         with self._naming_corrupt_record():
-            merged = merge_records(self.strings, fanouts, features=self.features is None, **options)
+            merged = merge_records(
+                self.strings,
+                fanouts,
+                apart=self.manifest["strategy"]["scope"] == "target",
+                needed=needed,
+                degrees=of_nodes if degrees else None,
+                features=self.features is None,
+                edge_weights=edge_weights and weighted,
+                edge_width=self.manifest.get("edge_width", 0) if edge_features else 0,
+            )
         if self.features is not None:
             return merged, self.features.rows_of(merged.neighbourhood.nodes)
         assert merged.features is not None
@@ -158,7 +180,6 @@ class GraphFeatureReader:
         """
         numbers = np.arange(len(self.shards)) if shards is None else np.asarray(shards, dtype=np.int64)
         order = numbers if seed is None else numbers[permutation(seed, "shards", len(numbers))]
-        scope = self.manifest["strategy"]["scope"]
         for number in order.tolist():
             strings = self.strings(number)
             count = len(strings)
@@ -168,7 +189,7 @@ class GraphFeatureReader:
             features = self._features(number)
             for start in range(0, len(rows), size):
                 batch = rows[start : start + size]
-                yield EncodedRecords(self.shards[number], strings.select(batch), batch, features, scope)
+                yield EncodedRecords(self.manifest, strings.select(batch), batch, self.shards[number], features)
 
     def drop_pages(self) -> None:
         """Drop the shards from the page cache, so that they are read from the disk the next time."""

@@ -87,15 +87,12 @@ class RecordInference:
     def __init__(self, reader: GraphFeatureReader, spec: ModelSpec, state: State, size: int) -> None:
         self.reader, self.spec, self.size, self.computed = reader, spec, size, 0
         self.strategy, self.builder = sampling_of(reader), builder_of(spec)
-        self.columns = bool(reader.manifest["weighted"]), reader.edge_width
         self.network = _network(spec, state, bool(reader.manifest.get("sparse")))
 
     def batches(self) -> Iterator[tuple[Nodes, Floats]]:
         """Yield ids of targets, and their logits, in the order of the records."""
         for records in self.reader.encoded_batches(self.size):
-            merged, features, structure = matrices_of_records(
-                records, self.builder, self.strategy, "tight", *self.columns
-            )
+            merged, features, structure = matrices_of_records(records, self.builder, self.strategy, "tight")
             self.computed += sum(matrix.csr.shape[0] for matrix in structure)
             logits = _logits(self.network, features, structure)
             yield merged.neighbourhood.nodes[merged.roots].astype(np.int64), logits[merged.roots]
