@@ -93,9 +93,14 @@ def encode(records: Records) -> Pieces:
     return interleave(_in_order(columns, numbers))
 
 
-def feature_bytes(features: Features, nodes: Bounds) -> int:
-    """Bytes that features take in encoded records, whose nodes ``nodes`` counts."""
-    parts = _in_order(_features(features, nodes), _width(features, len(nodes) - 1))
+def feature_bytes(features: Features | None, numbers: Ints, nodes: Bounds) -> int:
+    """Bytes of a graph's features in encoded records, whose nodes are ``numbers`` and are counted by ``nodes``."""
+    if features is None:
+        return 0
+    if not isinstance(features, SparseFeatures):
+        column = Pieces(np.empty(0, dtype=np.uint8), nodes * features.shape[1] * features.itemsize)
+        return int(column.bounds[-1]) + len(headers(FIELDS["features"], column).data)
+    parts = _in_order(_features(features[numbers], nodes), _width(features, len(nodes) - 1))
     return sum(len(part.data) for part in parts)
 
 

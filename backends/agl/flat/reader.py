@@ -206,27 +206,24 @@ class GraphFeatureReader:
 
     def splits(self, number: int) -> Any:
         """The split of each record of a shard, as text [records]; "none" for one without a label."""
-        splits = np.array(self._read(self.shards[number], "split").to_pylist(), dtype=object)
-        labels = self._read(self.shards[number], "label").combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        labelled = (
-            (labels.reshape(len(splits), -1) >= 0).any(axis=1) if len(labels) else np.zeros(len(splits), dtype=bool)
-        )
-        return np.where(labelled, splits, "none")
+        splits = self._read(self.shards[number], "split").to_numpy()
+        return np.where((self._labels(number) >= 0).any(axis=1), splits, "none")
+
+    def _labels(self, number: int) -> Any:
+        """Labels [records, 1 or classes] of a shard, [records, 0] where there are none."""
+        labels = self._read(self.shards[number], "label").combine_chunks()
+        values = labels.flatten().to_numpy(zero_copy_only=False).astype(np.int64)
+        return values.reshape(len(labels), -1 if len(values) else 0)
 
     def labelled(self, shards: Sequence[int] | None = None) -> tuple[Any, Any, Any]:
         """Ids [records], labels [records, 1 or classes] and splits of some shards, without neighbourhoods.
 
         Splits [records] are numbers, as of a graph.
         """
-        parts = [self._labelled(number) for number in (range(len(self.shards)) if shards is None else shards)]
-        ids, labels, splits = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return ids, labels, splits
-
-    def _labelled(self, number: int) -> tuple[Any, Any, Any]:
-        ids = self._read(self.shards[number], "id").to_numpy()
-        labels = self._read(self.shards[number], "label").combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        labels = labels.reshape(len(ids), -1 if len(labels) else 0).astype(np.int64)
-        splits = [SPLITS.get(name, NO_SPLIT) for name in self.splits(number)]
+        numbers = range(len(self.shards)) if shards is None else shards
+        ids = np.concatenate([self._read(self.shards[number], "id").to_numpy() for number in numbers])
+        labels = np.concatenate([self._labels(number) for number in numbers])
+        splits = [SPLITS.get(name, NO_SPLIT) for number in numbers for name in self.splits(number)]
         return ids, labels, np.array(splits, dtype=np.int8)
 
     def strings(self, number: int) -> Strings:

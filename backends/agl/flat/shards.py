@@ -178,7 +178,7 @@ class Sizes:
 
     def count_batch(self, batch: EncodedBatch, features: Features | None, embed: bool) -> None:
         """Count a batch of a graph with ``features``; ``count_shared`` adds those that are stored once per shard."""
-        in_records = _bytes_in_records(features, batch)
+        in_records = feature_bytes(features, batch.numbers, batch.records.node_bounds)
         bare = len(batch.strings.data) - (in_records if embed else 0)
         self.records += len(batch.records)
         self.nodes += len(batch.numbers)
@@ -206,17 +206,6 @@ class Totals:
         self.sizes.add(sizes)
         self.shards += 1
         self.seen[nodes] = True
-
-
-def _bytes_in_records(features: Features | None, batch: EncodedBatch) -> int:
-    """Bytes that the features of a batch's nodes take in its records."""
-    if features is None or not features.shape[1]:
-        return 0
-    bounds = batch.records.node_bounds
-    if isinstance(features, SparseFeatures):
-        return feature_bytes(features[batch.numbers], bounds)
-    sizes = np.diff(bounds) * 4 * features.shape[1]
-    return int(sizes.sum()) + sum(1 + max(1, -(-int(size).bit_length() // 7)) for size in sizes)
 
 
 def shard_path(folder: Path, number: int) -> Path:
