@@ -20,7 +20,7 @@ import torch
 
 from backends.agl.flat import mapreduce
 from backends.agl.flat.mapreduce import FlattenTaskSetup, ReducerState
-from backends.agl.flat.rounds import Ints, RequestedEdges, answer_requests, drop_seen, next_requests
+from backends.agl.flat.rounds import Ints, answer_requests, drop_seen, next_requests
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.flat.shards import (
     EncodedBatch,
@@ -70,10 +70,7 @@ def neighbourhoods(source: Source, targets: Ints, strategy: SamplingStrategy) ->
         fresh = drop_seen(next_requests(edges[-1], count), seen)
         seen = np.sort(np.concatenate((seen, fresh)))
         levels.append(fresh)
-    distance = np.repeat(np.arange(len(levels)), [len(level) for level in levels])
-    return TargetNeighbourhoods(
-        len(targets), strategy.hops, np.concatenate(levels), distance, RequestedEdges.concatenate(edges)
-    )
+    return TargetNeighbourhoods.of_levels(len(targets), levels, edges)
 
 
 def check_size(targets: int, edges: int, source: Source) -> None:

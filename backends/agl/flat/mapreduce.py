@@ -11,7 +11,7 @@ target), or all in-edges are read, nothing is sent: requests are spread over the
 hub is no reducer's own, and answered from the mapped edges.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.agl.flat.rounds import (
+    EdgeColumns,
     InEdgeTable,
     Ints,
     RequestedEdges,
@@ -88,7 +89,7 @@ class FlattenTaskSetup:
 
 
 @dataclass(frozen=True, eq=False)
-class InEdges:
+class InEdges(EdgeColumns):
     """In-edges keyed by destination; ``positions`` index the whole graph's edge order."""
 
     destinations: Ints
@@ -97,24 +98,9 @@ class InEdges:
     positions: Ints
     weight: NDArray[np.float32] | None = None
 
-    def take(self, rows: Any) -> "InEdges":
-        """Return the edges at some rows or where a mask is true."""
-        return InEdges(*(None if column is None else column[rows] for column in self.columns))
-
-    @property
-    def columns(self) -> tuple[Any, ...]:
-        """All columns, in the order of the fields."""
-        return self.destinations, self.sources, self.ids, self.positions, self.weight
-
     def split(self, reducers: Ints, count: int) -> "list[InEdges]":
         """Split by the reducer of each edge."""
         return [self.take(places) for places in _places_by(reducers, count)]
-
-    @classmethod
-    def concatenate(cls, parts: "tuple[InEdges, ...]") -> "InEdges":
-        """Join parts, one after the other."""
-        columns = zip(*(part.columns for part in parts), strict=True)
-        return cls(*(None if column[0] is None else np.concatenate(column) for column in columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,9 +188,7 @@ def split_by_shard(
     setup: FlattenTaskSetup, state: ReducerState, targets: int, records: int
 ) -> list[TargetNeighbourhoods]:
     """Split a reducer's nodes and edges by the shard of their target; targets are numbered from 0 in each shard."""
-    distance = np.repeat(np.arange(len(state.levels)), [len(level) for level in state.levels])
-    requests, edges = np.concatenate(state.levels), RequestedEdges.concatenate(state.edges)
-    whole = TargetNeighbourhoods(targets, setup.strategy.hops, requests, distance, edges)
+    whole = TargetNeighbourhoods.of_levels(targets, state.levels, state.edges)
     return _split_targets(whole, setup.nodes, np.append(np.arange(0, targets, records), targets))
 
 
@@ -212,27 +196,23 @@ def batches_of_shard(parts: tuple[TargetNeighbourhoods, ...], nodes: int, bounds
     """Join all reducers' parts of a shard, and split the neighbourhoods into batches of targets between ``bounds``."""
     requests, distance = (np.concatenate([getattr(part, name) for part in parts]) for name in ("requests", "distance"))
     edges = RequestedEdges.concatenate([part.edges for part in parts])
-    whole = TargetNeighbourhoods(parts[0].count, parts[0].hops, requests, distance, edges)
-    return _split_targets(whole, nodes, bounds)
+    return _split_targets(replace(parts[0], requests=requests, distance=distance, edges=edges), nodes, bounds)
 
 
 def _split_targets(whole: TargetNeighbourhoods, nodes: int, bounds: Ints) -> list[TargetNeighbourhoods]:
     """Split neighbourhoods into those of the targets between ``bounds``, each numbered from 0, in one pass."""
     counts, firsts = np.diff(bounds).tolist(), bounds[:-1] * nodes
-    members, rows = (
+    pieces = (
         _places_by(np.searchsorted(firsts, keys, side="right") - 1, len(counts))
         for keys in (whole.requests, whole.edges.requests)
     )
-    return [
-        TargetNeighbourhoods(
-            count,
-            whole.hops,
-            whole.requests[members[piece]] - first,
-            whole.distance[members[piece]],
-            whole.edges.take(rows[piece]).shifted(first),
-        )
-        for piece, (count, first) in enumerate(zip(counts, firsts.tolist(), strict=True))
-    ]
+    split = []
+    for count, first, members, rows in zip(counts, firsts.tolist(), *pieces, strict=True):
+        edges = whole.edges.take(rows)
+        edges = replace(edges, requests=edges.requests - first)
+        requests = whole.requests[members] - first
+        split.append(TargetNeighbourhoods(count, whole.hops, requests, whole.distance[members], edges))
+    return split
 
 
 def _places_by(keys: Ints, count: int) -> list[Ints]:

@@ -9,8 +9,9 @@ paper's merging towards them (AGL, section 3.2.1), without work for nodes that n
 smallest of those that its parts kept.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +25,27 @@ from datasets.csr import Csr
 Ints = NDArray[np.int64]
 
 
+class EdgeColumns:
+    """A dataclass of columns with a value per edge each, or ``None``."""
+
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        """All columns, in the order of the fields."""
+        return tuple(vars(self).values())
+
+    def take(self, rows: Any) -> Self:
+        """Return the edges at some rows."""
+        return type(self)(*(None if column is None else column[rows] for column in self.columns))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Self]) -> Self:
+        """Join parts, one after the other."""
+        columns = zip(*(part.columns for part in parts), strict=True)
+        return cls(*(None if column[0] is None else np.concatenate(column) for column in columns))
+
+
 @dataclass(frozen=True, eq=False)
-class RequestedEdges:
+class RequestedEdges(EdgeColumns):
     """Edges of neighbourhoods: edge i answers the request ``requests[i]``, whose node is its destination.
 
     ``sources`` are node numbers and ``positions`` indices into the edge order of the whole graph; ``ranks`` are places
@@ -36,20 +56,6 @@ class RequestedEdges:
     sources: Ints
     ranks: Ints
     positions: Ints
-
-    @classmethod
-    def concatenate(cls, parts: "list[RequestedEdges]") -> "RequestedEdges":
-        """Join parts, one after the other."""
-        names = ("requests", "sources", "ranks", "positions")
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-    def take(self, rows: Ints) -> "RequestedEdges":
-        """Return the edges at some rows."""
-        return RequestedEdges(self.requests[rows], self.sources[rows], self.ranks[rows], self.positions[rows])
-
-    def shifted(self, offset: int) -> "RequestedEdges":
-        """The same edges with ``offset`` subtracted from their requests, to number targets from a later one."""
-        return RequestedEdges(self.requests - offset, self.sources, self.ranks, self.positions)
 
 
 @dataclass(frozen=True, eq=False)

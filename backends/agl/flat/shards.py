@@ -48,6 +48,12 @@ class TargetNeighbourhoods:
     distance: Ints
     edges: RequestedEdges
 
+    @classmethod
+    def of_levels(cls, count: int, levels: list[Ints], edges: list[RequestedEdges]) -> "TargetNeighbourhoods":
+        """Join the requests that were new in each round, whose number is their distance, and the edges of each."""
+        distance = np.repeat(np.arange(len(levels)), [len(level) for level in levels])
+        return cls(count, len(levels) - 1, np.concatenate(levels), distance, RequestedEdges.concatenate(edges))
+
     def edges_by_target(self, nodes: int) -> Ints:
         """How many edges each target has, in a graph of so many ``nodes``."""
         return np.bincount(self.edges.requests // nodes, minlength=self.count)
