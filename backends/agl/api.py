@@ -71,10 +71,10 @@ def subgraph_vectorize(
     sampled = _sampled_graph(graph, model, SamplingStrategy(fanouts, seed=seed))
     neighbourhood = sampled.search(targets)
     assert graph.features is not None
-    features = torch.from_numpy(np.array(dense_features(graph.features[neighbourhood.nodes], "subgraph_vectorize")))
+    features = dense_features(graph.features[neighbourhood.nodes], "subgraph_vectorize")
     edge_features = EdgeValues(features=graph.edge_features).features_of(neighbourhood.positions)
     adj = SubgraphAdjacency(neighbourhood, sampled.builder, sampled.values_of(neighbourhood))
-    return adj, features, edge_features
+    return adj, torch.from_numpy(features), edge_features
 
 
 def _sampled_graph(graph: Graph, model: str, strategy: SamplingStrategy) -> SampledGraph:
@@ -90,20 +90,20 @@ def _sampled_graph(graph: Graph, model: str, strategy: SamplingStrategy) -> Samp
 def _of_records(
     records: EncodedRecords, targets: NDArray[np.integer], model: str, fanouts: tuple[int | None, ...]
 ) -> tuple[SubgraphAdjacency, Tensor, Tensor | None]:
-    decoded = records.decode()
-    if not np.array_equal(np.unique(targets), np.unique(decoded.targets)):
-        raise ValueError("targets are not those of the GraphFeatures: give the targets of the same records")
-    if decoded.hops < len(fanouts):
+    hops = len(records.manifest["strategy"]["fanouts"])
+    if hops < len(fanouts):
         raise ValueError(
-            f"the GraphFeatures have {decoded.hops} hops, {len(fanouts)} are asked for: flatten with -h {len(fanouts)}"
+            f"the GraphFeatures have {hops} hops, {len(fanouts)} are asked for: flatten with -h {len(fanouts)}"
         )
-    if decoded.features is None:
+    if not records.manifest["width"]:
         raise ValueError("the GraphFeatures have no features: a model needs some")
     builder = LayerBuilder(model)
-    merged, features, values = merged_records(records, builder, fanouts)
-    features = np.array(dense_features(features_of(features), "subgraph_vectorize"))
+    merged, rows, values = merged_records(records, builder, fanouts)
+    if not np.array_equal(np.unique(targets), np.unique(merged.neighbourhood.nodes[merged.roots])):
+        raise ValueError("targets are not those of the GraphFeatures: give the targets of the same records")
+    features = torch.from_numpy(dense_features(features_of(rows), "subgraph_vectorize"))
     edge_features = None if merged.edge_features is None else torch.from_numpy(merged.edge_features)
-    return SubgraphAdjacency(merged.neighbourhood, builder, values), torch.from_numpy(features), edge_features
+    return SubgraphAdjacency(merged.neighbourhood, builder, values), features, edge_features
 
 
 def pruning(adj: SubgraphAdjacency, form: str = "tight") -> list[LayerMatrix]:
