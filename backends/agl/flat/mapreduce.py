@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from backends.agl.flat.rounds import (
-    EdgeColumns,
+    InEdges,
     InEdgeTable,
     Ints,
     RequestedEdges,
@@ -89,21 +88,6 @@ class FlattenTaskSetup:
 
 
 @dataclass(frozen=True, eq=False)
-class InEdges(EdgeColumns):
-    """In-edges keyed by destination; ``positions`` index the whole graph's edge order."""
-
-    destinations: Ints
-    sources: Ints
-    ids: Ints
-    positions: Ints
-    weight: NDArray[np.float32] | None = None
-
-    def split(self, reducers: Ints, count: int) -> "list[InEdges]":
-        """Split by the reducer of each edge."""
-        return [self.take(places) for places in _places_by(reducers, count)]
-
-
-@dataclass(frozen=True, eq=False)
 class ReducerState:
     """State of a reducer between rounds: the requests that were new in each round, and the edges that answered them."""
 
@@ -130,14 +114,14 @@ def map_edges(setup: FlattenTaskSetup, first: int, last: int) -> list[InEdges]:
         None if table.weight is None else np.asarray(table.weight[places]),
     )
     degrees = np.asarray(csr.indptr[destinations + 1] - csr.indptr[destinations])
-    return edges.split(setup.reducer(destinations, edges.ids, degrees), setup.reducers)
+    return _split(edges, setup.reducer(destinations, edges.ids, degrees), setup.reducers)
 
 
 def sample_part(setup: FlattenTaskSetup, *parts: InEdges) -> list[Any]:
     """Sample the in-edges sent to a reducer, split by the owner of the destination; last the number before sampling."""
     edges = InEdges.concatenate(parts)
     sampled = _sample_in_edges(setup, edges)
-    return [*sampled.split(setup.owner(sampled.destinations), setup.reducers), len(edges.ids)]
+    return [*_split(sampled, setup.owner(sampled.destinations), setup.reducers), len(edges.ids)]
 
 
 def merge_parts(setup: FlattenTaskSetup, *parts: InEdges) -> list[InEdgeTable]:
@@ -151,8 +135,7 @@ def merge_parts(setup: FlattenTaskSetup, *parts: InEdges) -> list[InEdgeTable]:
 def _sample_in_edges(setup: FlattenTaskSetup, edges: InEdges) -> InEdges:
     """Sample each destination once for all requests, in order of (destination, rank)."""
     assert setup.limit is not None
-    columns = edges.destinations, edges.positions, edges.sources, edges.ids, edges.weight
-    return edges.take(sample_parts(*columns, setup.limit, setup.strategy.seed, setup.strategy.method))
+    return edges.take(sample_parts(edges, setup.limit, setup.strategy))
 
 
 def first_requests(setup: FlattenTaskSetup, targets: Ints) -> list[Ints]:
@@ -213,6 +196,11 @@ def _split_targets(whole: TargetNeighbourhoods, nodes: int, bounds: Ints) -> lis
         requests = whole.requests[members] - first
         split.append(TargetNeighbourhoods(count, whole.hops, requests, whole.distance[members], edges))
     return split
+
+
+def _split(edges: InEdges, reducers: Ints, count: int) -> list[InEdges]:
+    """Split edges by the reducer of each."""
+    return [edges.take(places) for places in _places_by(reducers, count)]
 
 
 def _places_by(keys: Ints, count: int) -> list[Ints]:

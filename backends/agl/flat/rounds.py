@@ -59,6 +59,17 @@ class RequestedEdges(EdgeColumns):
 
 
 @dataclass(frozen=True, eq=False)
+class InEdges(EdgeColumns):
+    """In-edges keyed by destination; ``positions`` index the whole graph's edge order."""
+
+    destinations: Ints
+    sources: NDArray[np.integer]
+    ids: NDArray[np.integer]
+    positions: Ints
+    weight: NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class InEdgeTable:
     """In-edges of some nodes: row i of ``csr`` is node ``nodes[i]`` (ascending; ``None``: all), columns are all nodes.
 
@@ -118,27 +129,15 @@ def drop_seen(requests: Ints, seen: Ints) -> Ints:
     return requests[fresh]
 
 
-def sample_parts(
-    destinations: NDArray[np.integer],
-    positions: Ints,
-    sources: NDArray[np.integer],
-    ids: NDArray[np.integer],
-    weight: NDArray[Any] | None,
-    fanout: int,
-    seed: int,
-    sampler: str,
-) -> Ints:
-    """Sample at most ``fanout`` edges per destination by keys; returns places in the arguments by (destination, rank).
-
-    ``positions`` are those in the whole graph's edge order.
-    """
-    order = np.argsort(positions)
+def sample_parts(edges: InEdges, fanout: int, strategy: SamplingStrategy) -> Ints:
+    """Sample at most ``fanout`` edges per destination by keys; returns their places by (destination, rank)."""
+    order = np.argsort(edges.positions)
     if not len(order):
         return order
-    rows, counts = np.unique(destinations, return_counts=True)
+    rows, counts = np.unique(edges.destinations, return_counts=True)
     indptr = np.concatenate(([0], np.cumsum(counts)))
-    csr = Csr(indptr, sources[order], (len(rows), int(sources.max()) + 1), ids[order])
-    sorted_weight = None if weight is None else weight[order]
-    sample = sample_neighbors(csr, np.arange(len(rows)), fanout, seed, sampler, sorted_weight)
+    ordered = edges.take(order)
+    csr = Csr(indptr, ordered.sources, (len(rows), int(edges.sources.max()) + 1), ordered.ids)
+    sample = sample_neighbors(csr, np.arange(len(rows)), fanout, strategy.seed, strategy.method, ordered.weight)
     sampled: Ints = order[sample.positions]
     return sampled
