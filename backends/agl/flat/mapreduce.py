@@ -104,11 +104,10 @@ def map_edges(setup: FlattenTaskSetup, first: int, last: int) -> list[InEdges]:
     """Map: read edges ``first`` to ``last``, and split them by reducer."""
     table = setup.open().table
     csr, places = table.csr, np.arange(first, last)
-    # numbers of another type would convert the starts of all rows
-    destinations = np.searchsorted(csr.indptr, places.astype(csr.indptr.dtype), side="right") - 1
+    sources, destinations = csr.edges(first, last)
     edges = InEdges(
-        destinations,
-        csr.indices[places].astype(np.int64),
+        destinations.astype(np.int64),
+        sources.astype(np.int64),
         places if csr.edge_ids is None else csr.edge_ids[places].astype(np.int64),
         places if table.positions is None else np.asarray(table.positions[places]),
         None if table.weight is None else np.asarray(table.weight[places]),

@@ -130,7 +130,7 @@ def sort_and_join(neighbourhoods: TargetNeighbourhoods, source: Source, *, embed
     destination = node_bounds[owner] + place_of(edges.requests)
     # ranks of a destination are distinct, so any sort gives this order
     by_edge = np.argsort(destination * (int(edges.ranks.max(initial=0)) + 1) + edges.ranks)
-    positions = edges.positions[by_edge]
+    positions, indptr = edges.positions[by_edge], graph.csr.indptr
     records = Records(
         hops=hops,
         node_bounds=node_bounds,
@@ -141,7 +141,7 @@ def sort_and_join(neighbourhoods: TargetNeighbourhoods, source: Source, *, embed
         sources=place_of(owner * count + edges.sources)[by_edge],
         ranks=edges.ranks[by_edge],
         edge_ids=(positions if graph.csr.edge_ids is None else graph.csr.edge_ids[positions]).astype(np.int64),
-        degrees=source.degrees_of(numbers),
+        degrees=(indptr[numbers + 1] - indptr[numbers]).astype(np.int64),
         weighted_degrees=None if source.weighted_degrees is None else source.weighted_degrees[numbers],
         features=graph.features[numbers] if embed and graph.features is not None else None,
         **_of_targets(graph, numbers[node_bounds[:-1]]),

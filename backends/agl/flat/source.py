@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.agl.flat.rounds import InEdgeTable, Ints
+from backends.agl.flat.rounds import InEdgeTable
 from backends.agl.flat.sampling_strategy import SamplingStrategy, StrategyError
 from backends.kernels.samplers import SAMPLERS, summed
 from backends.places import put_folder, put_text
@@ -85,11 +85,6 @@ class Source:
         degrees, weight, sums, indptr, indices, edge_ids, positions = (_mapped(folder, name) for name in ARRAYS)
         csr = graph.csr if indptr is None else Csr(indptr, indices, graph.csr.shape, edge_ids)
         return cls(graph, InEdgeTable(csr, weight, positions=positions, sums=sums), degrees)
-
-    def degrees_of(self, nodes: Ints) -> Ints:
-        """In-degrees in the whole graph."""
-        indptr = self.graph.csr.indptr
-        return (indptr[nodes + 1] - indptr[nodes]).astype(np.int64)
 
 
 def _mapped_folder(graph: Graph) -> Path | None:
