@@ -108,7 +108,7 @@ def _of_records(
 
 def pruning(adj: SubgraphAdjacency, form: str = "tight") -> list[LayerMatrix]:
     """Return each layer's matrix, first layer first, pruned to the nodes that the targets need (AGL, section 3.3.2)."""
-    return matrices(adj.neighbourhood, adj.builder, len(adj.neighbourhood.fanouts), form, adj.values)
+    return matrices(adj.neighbourhood, adj.builder, form, adj.values)
 
 
 def aggregator(adj: LayerMatrix, h: Tensor, reduce: str = "sum") -> Tensor:

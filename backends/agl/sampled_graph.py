@@ -97,8 +97,7 @@ class SampledGraph:
 
     def matrices(self, neighbourhood: Neighbourhood, form: str) -> list[LayerMatrix]:
         """Each layer's matrix over a neighbourhood that ``search`` returned, first layer first."""
-        values = self.values_of(neighbourhood)
-        return matrices(neighbourhood, self.builder, self.strategy.hops, form, values)
+        return matrices(neighbourhood, self.builder, form, self.values_of(neighbourhood))
 
     def values_of(self, neighbourhood: Neighbourhood) -> EdgeValues:
         """The values that layers read, with those of the neighbourhood's nodes."""

@@ -99,11 +99,9 @@ def with_loops(csr: Csr, positions: Positions | None) -> Positions | None:
     return None if positions is None else np.insert(positions, csr.indptr[:-1], -1)
 
 
-def matrices(
-    neighbourhood: Neighbourhood, builder: LayerBuilder, layers: int, form: str, values: EdgeValues
-) -> list[LayerMatrix]:
+def matrices(neighbourhood: Neighbourhood, builder: LayerBuilder, form: str, values: EdgeValues) -> list[LayerMatrix]:
     """Return each layer's matrix, first layer first; ``values.nodes`` are those of the neighbourhood."""
-    blocks = layer_blocks(neighbourhood, layers, form)
+    blocks = layer_blocks(neighbourhood, len(neighbourhood.fanouts), form)
     return [builder.matrix(block.csr, block.positions, values) for block in blocks]
 
 
@@ -114,7 +112,7 @@ def matrices_of_records(
     merged, features, values = merged_records(
         records, builder, strategy.fanouts, form == "tight", builder.reads_features
     )
-    return merged, features, matrices(merged.neighbourhood, builder, strategy.hops, form, values)
+    return merged, features, matrices(merged.neighbourhood, builder, form, values)
 
 
 def merged_records(

@@ -339,8 +339,8 @@ def test_shards_batches_and_kernels_share_the_threads_of_the_job(tmp_path, monke
     of_source, of_estimate, of_shards, of_batches = (set() for _ in range(4))
     encode = drivers.encode_neighbourhoods
 
-    def encode_noted(*arguments, embed):
-        return noted(of_batches if embed else of_estimate, encode)(*arguments, embed=embed)
+    def encode_noted(*arguments, embed, **options):
+        return noted(of_batches if embed else of_estimate, encode)(*arguments, embed=embed, **options)
 
     monkeypatch.setattr(drivers, "encode_neighbourhoods", encode_noted)
     monkeypatch.setattr(Source, "build", noted(of_source, Source.build))
