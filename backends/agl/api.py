@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,37 +21,27 @@ from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.sampled_graph import SampledGraph
 from backends.agl.user_network import dense_rows
 from backends.agl.vectorize import EdgeValues, LayerBuilder, matrices, merged_records
-from backends.base.layered import LayerMatrix, float_tensor
+from backends.base.layered import LayerMatrix
 from backends.base.sparse_rows import features_of
-from backends.kernels import Neighbourhood, khop, layer_blocks, spmm
+from backends.kernels import Neighbourhood, layer_blocks, spmm
 from backends.kernels.graphfeatures import MergedRecords
-from datasets.adjacency import SELF_LOOP_MODELS, adjacency_of, insert_self_loops
-from datasets.csr import Csr
 from datasets.features import dense_features
 from datasets.graph import Graph
 
 
 @dataclass(frozen=True, eq=False)
 class SubgraphAdjacency:
-    """A_B of a batch: the merged neighbourhood of its targets, edges by destination, and weights of the whole graph.
+    """A_B of a batch: the merged neighbourhood of its targets, edges by destination, and the values of its edges.
 
-    ``builder`` and ``values`` are those of sampled neighbourhoods, and of records: ``pruning`` then adds each layer's
-    self loops and weights.
+    ``builder`` and ``values`` are what ``pruning`` adds each layer's self loops and weights from.
     """
 
     neighbourhood: Neighbourhood
-    weight: Tensor | None = None
-    builder: LayerBuilder | None = None
-    values: EdgeValues | None = None
-
-    @property
-    def hops(self) -> int:
-        """Layers of a model that this adjacency is deep enough for."""
-        return len(self.neighbourhood.fanouts)
+    builder: LayerBuilder
+    values: EdgeValues
 
 
-_adjacencies: "WeakKeyDictionary[Graph, dict[str, tuple[Csr, Tensor | None]]]" = WeakKeyDictionary()
-_sampled_graphs: "WeakKeyDictionary[Graph, dict[tuple[Any, ...], SampledGraph]]" = WeakKeyDictionary()
+_sampled_graphs: "WeakKeyDictionary[Graph, dict[str, SampledGraph]]" = WeakKeyDictionary()
 
 
 def subgraph_vectorize(
@@ -63,85 +54,61 @@ def subgraph_vectorize(
 ) -> tuple[SubgraphAdjacency, Tensor, Tensor | None]:
     """Return A_B, X_B [nodes, width] and E_B [edges, width] or ``None`` of a batch of target nodes.
 
-    ``model`` chooses the adjacency: ``gcn`` adds self loops and symmetric weights, ``gat`` self loops only. Weights are
-    normalised on the whole graph, and a self loop has zeros for edge features. ``fanouts``, one per layer, first layer
-    first, sample neighbours before self loops are added: E_B then holds the sampled edges only. In place of a graph,
-    GraphFeatures of the targets as ``GraphFeatureReader.encoded_batches`` yields them: ``fanouts`` are then those of
-    GraphFlat. Raises ValueError for a graph without features, a number of fanouts other than ``hops``, targets that are
-    not those of the GraphFeatures, or GraphFeatures of fewer hops.
+    ``model`` chooses what ``pruning`` adds: ``gcn`` self loops and symmetric weights, ``gat`` self loops only. Weights
+    are normalised on the whole graph. ``fanouts``, one per layer, first layer first, sample neighbours before; E_B has
+    the features of the edges, without self loops. In place of a graph, GraphFeatures of the targets as
+    ``GraphFeatureReader.encoded_batches`` yields them: ``fanouts`` are then those of GraphFlat. Raises ValueError for a
+    graph without features, a number of fanouts other than ``hops``, targets that are not those of the GraphFeatures, or
+    GraphFeatures of fewer hops.
     """
     if isinstance(graph, Graph) and graph.features is None:
         raise ValueError(f"data set {graph.name} has no features: a model needs some")
     if fanouts is not None and len(fanouts) != hops:
         raise ValueError(f"fanouts={fanouts} has {len(fanouts)} entries for {hops} hops: give one per layer")
+    fanouts = fanouts or (None,) * hops
     if isinstance(graph, EncodedRecords):
-        return _of_records(graph, targets, model, fanouts or (None,) * hops)
-    assert graph.features is not None
-    if fanouts is None:
-        adj = _full_neighbourhood(graph, targets, hops, model)
-    else:
-        adj = _sampled_neighbourhood(graph, targets, model, fanouts, seed)
-    features = torch.from_numpy(np.array(dense_features(graph.features[adj.neighbourhood.nodes], "subgraph_vectorize")))
-    return adj, features, _edge_features(graph, adj, model)
-
-
-def _full_neighbourhood(graph: Graph, targets: NDArray[np.integer], hops: int, model: str) -> SubgraphAdjacency:
-    by_model = _adjacencies.setdefault(graph, {})
-    if model not in by_model:
-        adjacency = adjacency_of(graph, model)
-        by_model[model] = adjacency.csr, float_tensor(adjacency.weight)
-    csr, weight = by_model[model]
-    return SubgraphAdjacency(khop(csr, targets, (None,) * hops), weight)
-
-
-def _sampled_neighbourhood(
-    graph: Graph, targets: NDArray[np.integer], model: str, fanouts: tuple[int | None, ...], seed: int
-) -> SubgraphAdjacency:
-    by_key, key = _sampled_graphs.setdefault(graph, {}), (model, fanouts, seed)
-    if key not in by_key:
-        by_key.clear()  # an epoch uses one seed and one shape: the entry of the last epoch is not used again
-        by_key[key] = SampledGraph(graph, LayerBuilder(model), SamplingStrategy(fanouts, seed=seed), None)
-    sampled = by_key[key]
+        return _of_records(graph, targets, model, fanouts)
+    sampled = _sampled_graph(graph, model, SamplingStrategy(fanouts, seed=seed))
     neighbourhood = sampled.search(targets)
-    return SubgraphAdjacency(neighbourhood, builder=sampled.builder, values=sampled.values_of(neighbourhood))
+    assert graph.features is not None
+    features = dense_features(graph.features[neighbourhood.nodes], "subgraph_vectorize")
+    edge_features = EdgeValues(features=graph.edge_features).features_of(neighbourhood.positions)
+    adj = SubgraphAdjacency(neighbourhood, sampled.builder, sampled.values_of(neighbourhood))
+    return adj, torch.from_numpy(features), edge_features
+
+
+def _sampled_graph(graph: Graph, model: str, strategy: SamplingStrategy) -> SampledGraph:
+    """The graph to sample from by any strategy, prepared once for a model."""
+    by_model = _sampled_graphs.setdefault(graph, {})
+    if model not in by_model:
+        by_model[model] = SampledGraph(graph, LayerBuilder(model), strategy, None)
+    sampled = copy(by_model[model])
+    sampled.strategy = strategy
+    return sampled
 
 
 def _of_records(
     records: EncodedRecords, targets: NDArray[np.integer], model: str, fanouts: tuple[int | None, ...]
 ) -> tuple[SubgraphAdjacency, Tensor, Tensor | None]:
-    decoded = records.decode()
-    if not np.array_equal(np.unique(targets), np.unique(decoded.targets)):
-        raise ValueError("targets are not those of the GraphFeatures: give the targets of the same records")
-    if decoded.hops < len(fanouts):
+    hops = len(records.manifest["strategy"]["fanouts"])
+    if hops < len(fanouts):
         raise ValueError(
-            f"the GraphFeatures have {decoded.hops} hops, {len(fanouts)} are asked for: flatten with -h {len(fanouts)}"
+            f"the GraphFeatures have {hops} hops, {len(fanouts)} are asked for: flatten with -h {len(fanouts)}"
         )
-    if decoded.features is None:
+    if not records.manifest["width"]:
         raise ValueError("the GraphFeatures have no features: a model needs some")
-    builder, columns = LayerBuilder(model), decoded.edge_features
-    strategy, width = SamplingStrategy(fanouts, scope=records.scope), 0 if columns is None else columns.shape[1]
-    merged, features, values = merged_records(records, builder, strategy, decoded.edge_weights is not None, width)
-    features = np.array(dense_features(features_of(features), "subgraph_vectorize"))
+    builder = LayerBuilder(model)
+    merged, rows, values = merged_records(records, builder, fanouts)
+    if not np.array_equal(np.unique(targets), np.unique(merged.neighbourhood.nodes[merged.roots])):
+        raise ValueError("targets are not those of the GraphFeatures: give the targets of the same records")
+    features = torch.from_numpy(dense_features(features_of(rows), "subgraph_vectorize"))
     edge_features = None if merged.edge_features is None else torch.from_numpy(merged.edge_features)
-    adj = SubgraphAdjacency(merged.neighbourhood, builder=builder, values=values)
-    return adj, torch.from_numpy(features), edge_features
-
-
-def _edge_features(graph: Graph, adj: SubgraphAdjacency, model: str) -> Tensor | None:
-    """Features of a neighbourhood's edges, 0 of self loops; ``None`` where the graph has none."""
-    positions = adj.neighbourhood.positions
-    if graph.edge_features is not None and model in SELF_LOOP_MODELS and adj.builder is None:
-        positions = insert_self_loops(graph.csr, 0)[1][positions]
-    return EdgeValues(features=graph.edge_features).features_of(positions)
+    return SubgraphAdjacency(merged.neighbourhood, builder, values), features, edge_features
 
 
 def pruning(adj: SubgraphAdjacency, form: str = "tight") -> list[LayerMatrix]:
     """Return each layer's matrix, first layer first, pruned to the nodes that the targets need (AGL, section 3.3.2)."""
-    if adj.builder is not None and adj.values is not None:
-        return matrices(adj.neighbourhood, adj.builder, adj.hops, form, adj.values)
-    blocks = layer_blocks(adj.neighbourhood, adj.hops, form)
-    weights = [None if adj.weight is None else adj.weight[torch.from_numpy(block.positions)] for block in blocks]
-    return [LayerMatrix(block.csr, weight) for block, weight in zip(blocks, weights, strict=True)]
+    return matrices(adj.neighbourhood, adj.builder, form, adj.values)
 
 
 def aggregator(adj: LayerMatrix, h: Tensor, reduce: str = "sum") -> Tensor:
@@ -228,12 +195,7 @@ def _batches(
     single = manifest["task"] == "multiclass" and labels.shape[1] == 1
     ids, labels = ids[order], (labels[:, 0] if single else labels)[order]
     for records in reader.encoded_batches(size, seed, split):
-        merged, features = records.merge(
-            strategy.fanouts,
-            apart=strategy.scope == "target",
-            edge_weights=manifest["weighted"],
-            edge_width=reader.edge_width,
-        )
+        merged, features = records.merge(strategy.fanouts)
         nodes = np.asarray(merged.neighbourhood.nodes, dtype=np.int64)
         targets = np.searchsorted(ids, nodes[: len(merged.roots)])
         yield merged, torch.from_numpy(nodes), dense_rows(features), torch.from_numpy(labels[targets])

@@ -105,7 +105,7 @@ class InferSettings:
     fanouts: tuple[int, ...] = ()
     sampler: str = "uniform"
     replacement: bool = False
-    hub_threshold: int = 10_000
+    hub_threshold: int = setting(10_000, least=0)
     unmap: bool = False
     slope: float = 0.2
     address: str = ""
@@ -129,9 +129,6 @@ def read_infer_settings(pairs: list[str]) -> InferSettings:
     Cluster(settings.address or None, settings.store or None).check(settings.run_on)
     if settings.run_on == "ray" and settings.partitions > MOST_ON_RAY:
         raise ValueError(f"-c partitions={settings.partitions} is not allowed with run_on=ray: at most {MOST_ON_RAY}")
-    if settings.hub_threshold < 0:
-        given = f"-c hub_threshold={settings.hub_threshold}"
-        raise ValueError(f"{given} is not allowed: at least 1, or 0 to cut no node into pieces")
     return settings
 
 

@@ -10,6 +10,7 @@ from backends.settings import loss_setting, setting
 INFER = ("graphinfer", "neighbourhood", "fullgraph")
 MOST_ON_RAY = 1 << 10  # partitions: each round has results by their square, all of which Ray's driver keeps
 RUN_ON = ("local", "ray")
+SWITCHES = ("pruning", "partition", "pipeline", "sparse")
 STRATEGIES = ("local", "sync", "async", "bounded", "allreduce")
 
 
@@ -56,14 +57,9 @@ class AglConfig(BackendConfig):
     models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
     kind: ClassVar[str] = "native"
     draws: ClassVar[tuple[str, ...]] = ("train", "infer")
-    ablations: ClassVar[dict[str, tuple[str, ...]]] = {
-        "pruning": ("pruning",),
-        "partition": ("partition",),
-        "pipeline": ("pipeline",),
-        "sparse": ("sparse",),
-    }
+    ablations: ClassVar[dict[str, tuple[str, ...]]] = {switch: (switch,) for switch in SWITCHES}
     predictions: ClassVar[dict[str, str]] = {"speedup": "backends.agl.train.speedup:speedup_rows"}
-    base: ClassVar[dict[str, Any]] = dict.fromkeys(("pruning", "partition", "pipeline", "sparse"), "false")
+    base: ClassVar[dict[str, Any]] = dict.fromkeys(SWITCHES, "false")
     lowers_workers = False  # to the number of targets: the gate's graphs have few
 
     def __post_init__(self) -> None:

@@ -18,6 +18,7 @@ from datasets.features import Features, SparseFeatures
 
 Ints = NDArray[np.integer]
 SCHEMA = Path(__file__).with_name("graphfeature.proto")
+NUMBERS = ("split", "feature_width")  # one of each record; all other fields are bytes
 FIELDS = {name: int(number) for name, number in re.findall(r"(\w+) = (\d+);", SCHEMA.read_text())}
 
 
@@ -88,26 +89,35 @@ def encode(records: Records) -> Pieces:
         "edge_weights": _raw(records.edge_weights, edges),
         "edge_features": _raw(records.edge_features, edges),
         "label": varints(zigzag(records.labels.ravel()), np.arange(count + 1) * records.labels.shape[1]),
+        "split": scalars(FIELDS["split"], records.split),
     }
-    numbers = {"split": records.split, **_width(records.features, count)}
-    return interleave(_in_order(columns, numbers))
+    return interleave(_in_order(columns))
 
 
-def feature_bytes(features: Features, nodes: Bounds) -> int:
-    """Bytes that features take in encoded records, whose nodes ``nodes`` counts."""
-    parts = _in_order(_features(features, nodes), _width(features, len(nodes) - 1))
-    return sum(len(part.data) for part in parts)
+def feature_bytes(features: Features | None, numbers: Ints, nodes: Bounds) -> int:
+    """Bytes of a graph's features in encoded records, whose nodes are ``numbers`` and are counted by ``nodes``."""
+    if features is None:
+        return 0
+    if not isinstance(features, SparseFeatures):
+        column = Pieces(np.empty(0, dtype=np.uint8), nodes * features.shape[1] * features.itemsize)
+        return int(column.bounds[-1]) + len(headers(FIELDS["features"], column).data)
+    return sum(len(part.data) for part in _in_order(_features(features[numbers], nodes)))
 
 
-def _in_order(columns: dict[str, Pieces | None], numbers: dict[str, Ints]) -> list[Pieces]:
-    """Columns with their headers, and single numbers, in the order of their fields."""
-    parts = {FIELDS[name]: [headers(FIELDS[name], column), column] for name, column in columns.items() if column}
-    parts |= {FIELDS[name]: [scalars(FIELDS[name], values)] for name, values in numbers.items()}
-    return [part for field in sorted(parts) for part in parts[field]]
+def _in_order(columns: dict[str, Pieces | None]) -> list[Pieces]:
+    """Columns in the order of their fields; those of bytes with headers."""
+    parts = []
+    for name, column in sorted(columns.items(), key=lambda named: FIELDS[named[0]]):
+        if column is not None:
+            parts += [column] if name in NUMBERS else [headers(FIELDS[name], column), column]
+    return parts
 
 
 def _features(features: Features | None, nodes: Bounds) -> dict[str, Pieces | None]:
-    """Dense features as one column, sparse ones as three: per node how many, their columns, their values."""
+    """Dense features as one column, sparse ones as three: per node how many, their columns, their values.
+
+    Of sparse ones also their width, plus 1 so that it is never 0.
+    """
     if not isinstance(features, SparseFeatures):
         return {"features": _raw(features, nodes)}
     csr = features.csr
@@ -116,14 +126,8 @@ def _features(features: Features | None, nodes: Bounds) -> dict[str, Pieces | No
         "set_features": varints(csr.in_degrees, nodes),
         "feature_columns": varints(differences(csr.indices, csr.indptr), entries),
         "feature_values": _raw(features.values, entries),
+        "feature_width": scalars(FIELDS["feature_width"], np.full(len(nodes) - 1, features.shape[1] + 1)),
     }
-
-
-def _width(features: Features | None, records: int) -> dict[str, Ints]:
-    """The width of sparse features in each record, plus 1 so that it is never 0."""
-    if not isinstance(features, SparseFeatures):
-        return {}
-    return {"feature_width": np.full(records, features.shape[1] + 1)}
 
 
 def _nodes_at(records: Records) -> Pieces:

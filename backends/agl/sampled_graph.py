@@ -97,8 +97,7 @@ class SampledGraph:
 
     def matrices(self, neighbourhood: Neighbourhood, form: str) -> list[LayerMatrix]:
         """Each layer's matrix over a neighbourhood that ``search`` returned, first layer first."""
-        values = self.values_of(neighbourhood)
-        return matrices(neighbourhood, self.builder, self.strategy.hops, form, values)
+        return matrices(neighbourhood, self.builder, form, self.values_of(neighbourhood))
 
     def values_of(self, neighbourhood: Neighbourhood) -> EdgeValues:
         """The values that layers read, with those of the neighbourhood's nodes."""
@@ -166,18 +165,16 @@ class UnsampledGraph:
         if depth == 0 and len(nodes) == self.csr.shape[0]:
             return [all_edges] * self.hops
         reads_features = self.sums_features and depth == self.hops - 1
-        if not reads_features and self._edges_into(nodes) < self.csr.shape[1]:
-            return None
+        if not reads_features:
+            edges = (self.csr.indptr[nodes + 1] - self.csr.indptr[nodes]).sum(dtype=np.int64)
+            if edges < self.csr.shape[1]:
+                return None
         rows, weight = take_rows(self.csr, nodes, self.weight)
         if not reads_features and count_sources(rows) < MOST * self.csr.shape[1]:
             return None
         columns = torch.from_numpy(nodes)
         partial = LayerMatrix(rows, weight, columns, MatrixRows(self.csr, self.weight, columns))
         return [all_edges] * (self.hops - depth - 1) + [partial]
-
-    def _edges_into(self, nodes: Nodes) -> int:
-        indptr = self.csr.indptr
-        return int((indptr[nodes + 1] - indptr[nodes]).sum(dtype=np.int64))
 
 
 class SampledBatch(NamedTuple):
@@ -195,17 +192,13 @@ class AglSampler(BatchSampler):
 
     def prepare_structure(self) -> None:
         """Prepare the graph to sample from, as for sage: without self loops."""
-        self.strategy = strategy_of(self.config, self.spec, self.training.seed)
-        self.sampled_graph = SampledGraph(self.graph, LayerBuilder("sage"), self.strategy, self.config.filter)
+        strategy = strategy_of(self.config, self.spec, self.training.seed)
+        self.sampled_graph = SampledGraph(self.graph, LayerBuilder("sage"), strategy, self.config.filter)
 
     def neighbourhoods(self, batches: Sequence[Nodes], epoch: int) -> Iterator[SampledBatch]:
         """The neighbourhood of each batch; a node's sample is the same in all batches of an epoch."""
-        self.sampled_graph.strategy = replace(self.strategy, seed=self.strategy.seed + epoch)
-        return map(self._sampled, batches)
-
-    def _sampled(self, targets: Nodes) -> SampledBatch:
-        neighbourhood = self.sampled_graph.search(targets)
-        return SampledBatch(neighbourhood, layer_blocks(neighbourhood, self.strategy.hops))
+        for neighbourhood in map(self.sampled_graph.of_epoch(epoch).search, batches):
+            yield SampledBatch(neighbourhood, layer_blocks(neighbourhood, len(neighbourhood.fanouts)))
 
     def count(self, batch: SampledBatch) -> tuple[int, int]:
         """Count the nodes and edges of a neighbourhood."""

@@ -99,49 +99,31 @@ def with_loops(csr: Csr, positions: Positions | None) -> Positions | None:
     return None if positions is None else np.insert(positions, csr.indptr[:-1], -1)
 
 
-def matrices(
-    neighbourhood: Neighbourhood, builder: LayerBuilder, layers: int, form: str, values: EdgeValues
-) -> list[LayerMatrix]:
+def matrices(neighbourhood: Neighbourhood, builder: LayerBuilder, form: str, values: EdgeValues) -> list[LayerMatrix]:
     """Return each layer's matrix, first layer first; ``values.nodes`` are those of the neighbourhood."""
-    blocks = layer_blocks(neighbourhood, layers, form)
+    blocks = layer_blocks(neighbourhood, len(neighbourhood.fanouts), form)
     return [builder.matrix(block.csr, block.positions, values) for block in blocks]
 
 
 def matrices_of_records(
-    records: EncodedRecords,
-    builder: LayerBuilder,
-    strategy: SamplingStrategy,
-    form: str,
-    weighted: bool,
-    edge_width: int,
+    records: EncodedRecords, builder: LayerBuilder, strategy: SamplingStrategy, form: str
 ) -> tuple[MergedRecords, Rows, list[LayerMatrix]]:
-    """Merge records; return them, their nodes' features and each layer's matrix.
-
-    ``weighted`` and ``edge_width`` say what the records hold: weights, and how many features, of each edge.
-    """
-    edge_width = edge_width if builder.reads_features else 0
-    merged, features, values = merged_records(records, builder, strategy, weighted, edge_width, form == "tight")
-    return merged, features, matrices(merged.neighbourhood, builder, strategy.hops, form, values)
+    """Merge records; return them, their nodes' features and each layer's matrix."""
+    merged, features, values = merged_records(
+        records, builder, strategy.fanouts, form == "tight", builder.reads_features
+    )
+    return merged, features, matrices(merged.neighbourhood, builder, form, values)
 
 
 def merged_records(
     records: EncodedRecords,
     builder: LayerBuilder,
-    strategy: SamplingStrategy,
-    weighted: bool,
-    edge_width: int,
+    fanouts: tuple[int | None, ...],
     needed: bool = False,
+    edge_features: bool = True,
 ) -> tuple[MergedRecords, Rows, EdgeValues]:
     """Merge records with the columns that a builder reads; with ``needed`` only the edges that some layer reads."""
-    degrees = "weighted_degrees" if weighted else "degrees"
-    merged, features = records.merge(
-        strategy.fanouts,
-        apart=strategy.scope == "target",
-        needed=needed,
-        degrees=degrees if builder.reads_degrees else None,
-        edge_weights=builder.reads_weights and weighted,
-        edge_width=edge_width,
-    )
+    merged, features = records.merge(fanouts, needed, builder.reads_degrees, builder.reads_weights, edge_features)
     nodes = None if merged.degrees is None else builder.node_values(merged.degrees)
     return merged, features, EdgeValues(nodes, merged.edge_weights, merged.edge_features)
 

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from itertools import chain, islice, takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,24 +21,22 @@ import torch
 
 from backends.agl.flat import mapreduce
 from backends.agl.flat.mapreduce import FlattenTaskSetup, ReducerState
-from backends.agl.flat.rounds import Ints, RequestedEdges, answer_requests, drop_seen, next_requests
+from backends.agl.flat.rounds import Ints, answer_requests, drop_seen, next_requests
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.flat.shards import (
     EncodedBatch,
-    Sizes,
     TargetNeighbourhoods,
     Totals,
     encode_neighbourhoods,
-    read_sizes,
-    shard_once,
     stored_shard,
+    write_shard,
 )
 from backends.agl.flat.source import Source
 from backends.kernels.extension import threads as kernel_threads
 from backends.kernels.extension import using_threads
 from backends.kernels.neighbourhood import expansions
 from backends.parallel.executor import Executor, Task
-from backends.places import get_files, holds, put_folder
+from backends.places import put_folder
 from backends.progress import Progress, silent
 
 Result = TypeVar("Result")
@@ -71,10 +70,7 @@ def neighbourhoods(source: Source, targets: Ints, strategy: SamplingStrategy) ->
         fresh = drop_seen(next_requests(edges[-1], count), seen)
         seen = np.sort(np.concatenate((seen, fresh)))
         levels.append(fresh)
-    distance = np.repeat(np.arange(len(levels)), [len(level) for level in levels])
-    return TargetNeighbourhoods(
-        len(targets), strategy.hops, np.concatenate(levels), distance, RequestedEdges.concatenate(edges)
-    )
+    return TargetNeighbourhoods.of_levels(len(targets), levels, edges)
 
 
 def check_size(targets: int, edges: int, source: Source) -> None:
@@ -127,12 +123,8 @@ def flatten_batches(
 
     Of a batch that is too large for memory only the first part is: the others are computed when they are asked for.
     """
-
-    def encode(part: TargetNeighbourhoods) -> EncodedBatch:
-        return encode_neighbourhoods(part, source, embed=embed)
-
-    def search(part: Ints) -> TargetNeighbourhoods:
-        return neighbourhoods(source, part, strategy)
+    search = partial(neighbourhoods, source, strategy=strategy)
+    encode = partial(encode_neighbourhoods, source=source, embed=embed)
 
     def encoded(start: int) -> Iterator[EncodedBatch]:
         return map(encode, within_memory(search, targets[start : start + batch]))
@@ -172,46 +164,26 @@ def in_threads(work: Callable[[int], Result], numbers: range, threads: int) -> G
 
 
 def store_shard(
-    partial: Path | str, setup: FlattenTaskSetup, number: int, embed: bool, *parts: TargetNeighbourhoods
+    work: Path | str, setup: FlattenTaskSetup, number: int, embed: bool, *parts: TargetNeighbourhoods
 ) -> list[Any]:
     """Store: write a shard from all reducers' parts of its neighbourhoods; returns its sizes and distinct nodes.
 
-    ``partial`` is a folder, or a URL that the shard is uploaded to. One that an earlier run wrote is not written again.
+    ``work`` is a folder, or a URL that the shard is uploaded to. One that an earlier run wrote is not written again.
     """
-    stored = _stored(partial, number)
+    stored = stored_shard(work, number)
     if stored is not None:
         return [stored]
     source = setup.open()
     edges = np.sum([part.edges_by_target(setup.nodes) for part in parts], axis=0)
     neighbourhoods = mapreduce.batches_of_shard(parts, setup.nodes, batch_bounds(edges, source))
     batches = (encode_neighbourhoods(batch, source, embed=embed) for batch in neighbourhoods)
-    if isinstance(partial, Path):
-        return [shard_once(partial, number, batches, source, embed, setup.identity)]
-    return [_uploaded_shard(partial, number, batches, source, embed, setup.identity)]
-
-
-def _uploaded_shard(
-    place: str, number: int, batches: Any, source: Source, embed: bool, identity: str
-) -> tuple[Sizes, Ints]:
-    """Write a shard here and upload it, sizes last."""
-    with TemporaryDirectory(prefix="agl-") as name:
-        folder = Path(name)
-        (folder / "shards").mkdir()
-        shard = shard_once(folder, number, batches, source, embed, identity)
-        for part in ("shards", "sizes"):
-            put_folder(folder / part, f"{place}/{part}")
-        return shard
-
-
-def _stored(partial: Path | str, number: int) -> tuple[Sizes, Ints] | None:
-    """Sizes and distinct nodes of a shard that an earlier run wrote or uploaded, ``None`` where none did."""
-    if isinstance(partial, Path):
-        return stored_shard(partial, number)
-    facts = [f"sizes/{number}.json", f"sizes/{number}.npy"]
-    if not all(holds(f"{partial}/{file}") for file in facts):
-        return None
+    if isinstance(work, Path):
+        return [write_shard(work, number, batches, source, embed, setup.identity)]
     with TemporaryDirectory(prefix="agl-") as folder:
-        return read_sizes(get_files(partial, facts, Path(folder)), number)
+        shard = write_shard(Path(folder), number, batches, source, embed, setup.identity)
+        for written in ("shards", "sizes"):
+            put_folder(Path(folder) / written, f"{work}/{written}")
+        return [shard]
 
 
 class FlattenRounds:
@@ -220,12 +192,12 @@ class FlattenRounds:
     def __init__(
         self,
         executor: Executor,
-        partial: Path | str,
+        work: Path | str,
         setup: FlattenTaskSetup,
         at_once: int,
         progress: Progress = silent,
     ) -> None:
-        self.executor, self.partial, self.at_once, self.progress = executor, partial, at_once, progress
+        self.executor, self.work, self.at_once, self.progress = executor, work, at_once, progress
         self.setup, self.setup_handle = setup, executor.put(setup)
         self.reducers = range(setup.reducers)
 
@@ -235,11 +207,8 @@ class FlattenRounds:
         Shards of an earlier run before the first that is missing are only counted, and are no reducer's load.
         """
         shards = -(-len(targets) // records)
-
-        def stored(number: int) -> tuple[Sizes, Ints] | None:
-            return _stored(self.partial, number)
-
-        with closing(in_threads(stored, range(shards), LOOKUPS)) as by_earlier_runs:
+        lookups = in_threads(partial(stored_shard, self.work), range(shards), LOOKUPS)
+        with closing(lookups) as by_earlier_runs:
             for sizes_and_nodes in takewhile(lambda of_shard: of_shard is not None, by_earlier_runs):
                 totals.add(*sizes_and_nodes)
         if totals.shards == shards:
@@ -270,7 +239,7 @@ class FlattenRounds:
         answered = [self._start(1, mapreduce.edges_answered, state)[0] for state in asked]
         by_shard = [self._start(shards, mapreduce.split_by_shard, state, len(targets), records) for state in states]
         return answered, [
-            self.executor.submit(1, store_shard, self.partial, self.setup_handle, first + s, embed, *parts)[0]
+            self.executor.submit(1, store_shard, self.work, self.setup_handle, first + s, embed, *parts)[0]
             for s, parts in enumerate(zip(*by_shard, strict=True))
         ]
 

@@ -18,7 +18,7 @@ from backends.agl.flat.mapreduce import FlattenTaskSetup
 from backends.agl.flat.reader import MANIFEST
 from backends.agl.flat.rounds import Ints
 from backends.agl.flat.sampling_strategy import DRAWS, SamplingStrategy, StrategyError, check_sampler
-from backends.agl.flat.shards import FORMAT, IDENTITY, Sizes, Totals, shard_once, shard_path
+from backends.agl.flat.shards import FORMAT, IDENTITY, Sizes, Totals, shard_path, stored_shard, write_shard
 from backends.agl.flat.source import Source
 from backends.folder_lock import locked
 from backends.kernels.extension import threads as kernel_threads
@@ -170,14 +170,13 @@ def _flatten_in(
         written = (partial / "shards").glob("*.parquet")  # by an earlier run
         _check_free_space(estimated_bytes - sum(shard.stat().st_size for shard in written), partial)
         announce(forecast(estimated_bytes, len(targets), job, partial))
-        (partial / "shards").mkdir(exist_ok=True)
         totals = Totals(graph.nodes)
         if job.run_on == "ray":
             loads = _flatten_with_ray(partial, source, targets, job, totals, progress, edges)
         else:
             loads = _flatten_here(partial, source, targets, job, totals, progress)
     except (ValueError, NoRoom):
-        if not any((partial / "sizes").glob("*.json")):  # else another run goes on after the finished shards
+        if not any((partial / "sizes").glob("*.counts")):  # else another run goes on after the finished shards
             shutil.rmtree(partial)
         raise
     shards = partial / "shards"
@@ -215,7 +214,7 @@ def _claim(partial: Path, identity: str) -> None:
     """Keep the files of an interrupted run of the same job; raises ValueError for finished shards of another job."""
     marker = partial / "identity"
     if partial.exists() and (not marker.is_file() or marker.read_text() != identity):
-        if shards := len([*(partial / "sizes").glob("*.json")]):
+        if shards := len([*(partial / "sizes").glob("*.counts")]):
             raise ValueError(
                 f"{partial} holds {shards} finished shards of another job, or of tables that were others: repeat the "
                 "command that was interrupted, delete that folder, or choose another output"
@@ -291,15 +290,18 @@ def _flatten_here(
     pieces, identity = job.shards_of(targets), (partial / "identity").read_text()
     at_once = min(job.threads, len(pieces))
 
-    def write_shard(number: int) -> tuple[Sizes, Ints]:
+    def shard(number: int) -> tuple[Sizes, Ints]:
+        stored = stored_shard(partial, number)
+        if stored is not None:
+            return stored
         threads = job.threads // at_once
         batches = flatten_batches(source, pieces[number], job.strategy, embed=job.embed, threads=threads)
         with closing(batches):
-            return shard_once(partial, number, batches, source, job.embed, identity)
+            return write_shard(partial, number, batches, source, job.embed, identity)
 
-    with closing(in_threads(write_shard, range(len(pieces)), at_once)) as written:
-        for shard in written:
-            totals.add(*shard)
+    with closing(in_threads(shard, range(len(pieces)), at_once)) as written:
+        for sizes, nodes in written:
+            totals.add(sizes, nodes)
             progress("flatten", totals.shards, len(pieces))
     return []
 

@@ -11,14 +11,14 @@ target), or all in-edges are read, nothing is sent: requests are spread over the
 hub is no reducer's own, and answered from the mapped edges.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from backends.agl.flat.rounds import (
+    InEdges,
     InEdgeTable,
     Ints,
     RequestedEdges,
@@ -88,36 +88,6 @@ class FlattenTaskSetup:
 
 
 @dataclass(frozen=True, eq=False)
-class InEdges:
-    """In-edges keyed by destination; ``positions`` index the whole graph's edge order."""
-
-    destinations: Ints
-    sources: Ints
-    ids: Ints
-    positions: Ints
-    weight: NDArray[np.float32] | None = None
-
-    def take(self, rows: Any) -> "InEdges":
-        """Return the edges at some rows or where a mask is true."""
-        return InEdges(*(None if column is None else column[rows] for column in self.columns))
-
-    @property
-    def columns(self) -> tuple[Any, ...]:
-        """All columns, in the order of the fields."""
-        return self.destinations, self.sources, self.ids, self.positions, self.weight
-
-    def split(self, reducers: Ints, count: int) -> "list[InEdges]":
-        """Split by the reducer of each edge."""
-        return [self.take(places) for places in _places_by(reducers, count)]
-
-    @classmethod
-    def concatenate(cls, parts: "tuple[InEdges, ...]") -> "InEdges":
-        """Join parts, one after the other."""
-        columns = zip(*(part.columns for part in parts), strict=True)
-        return cls(*(None if column[0] is None else np.concatenate(column) for column in columns))
-
-
-@dataclass(frozen=True, eq=False)
 class ReducerState:
     """State of a reducer between rounds: the requests that were new in each round, and the edges that answered them."""
 
@@ -134,24 +104,23 @@ def map_edges(setup: FlattenTaskSetup, first: int, last: int) -> list[InEdges]:
     """Map: read edges ``first`` to ``last``, and split them by reducer."""
     table = setup.open().table
     csr, places = table.csr, np.arange(first, last)
-    # numbers of another type would convert the starts of all rows
-    destinations = np.searchsorted(csr.indptr, places.astype(csr.indptr.dtype), side="right") - 1
+    sources, destinations = csr.edges(first, last)
     edges = InEdges(
-        destinations,
-        csr.indices[places].astype(np.int64),
+        destinations.astype(np.int64),
+        sources.astype(np.int64),
         places if csr.edge_ids is None else csr.edge_ids[places].astype(np.int64),
         places if table.positions is None else np.asarray(table.positions[places]),
         None if table.weight is None else np.asarray(table.weight[places]),
     )
     degrees = np.asarray(csr.indptr[destinations + 1] - csr.indptr[destinations])
-    return edges.split(setup.reducer(destinations, edges.ids, degrees), setup.reducers)
+    return _split(edges, setup.reducer(destinations, edges.ids, degrees), setup.reducers)
 
 
 def sample_part(setup: FlattenTaskSetup, *parts: InEdges) -> list[Any]:
     """Sample the in-edges sent to a reducer, split by the owner of the destination; last the number before sampling."""
     edges = InEdges.concatenate(parts)
     sampled = _sample_in_edges(setup, edges)
-    return [*sampled.split(setup.owner(sampled.destinations), setup.reducers), len(edges.ids)]
+    return [*_split(sampled, setup.owner(sampled.destinations), setup.reducers), len(edges.ids)]
 
 
 def merge_parts(setup: FlattenTaskSetup, *parts: InEdges) -> list[InEdgeTable]:
@@ -165,8 +134,7 @@ def merge_parts(setup: FlattenTaskSetup, *parts: InEdges) -> list[InEdgeTable]:
 def _sample_in_edges(setup: FlattenTaskSetup, edges: InEdges) -> InEdges:
     """Sample each destination once for all requests, in order of (destination, rank)."""
     assert setup.limit is not None
-    columns = edges.destinations, edges.positions, edges.sources, edges.ids, edges.weight
-    return edges.take(sample_parts(*columns, setup.limit, setup.strategy.seed, setup.strategy.method))
+    return edges.take(sample_parts(edges, setup.limit, setup.strategy))
 
 
 def first_requests(setup: FlattenTaskSetup, targets: Ints) -> list[Ints]:
@@ -202,9 +170,7 @@ def split_by_shard(
     setup: FlattenTaskSetup, state: ReducerState, targets: int, records: int
 ) -> list[TargetNeighbourhoods]:
     """Split a reducer's nodes and edges by the shard of their target; targets are numbered from 0 in each shard."""
-    distance = np.repeat(np.arange(len(state.levels)), [len(level) for level in state.levels])
-    requests, edges = np.concatenate(state.levels), RequestedEdges.concatenate(state.edges)
-    whole = TargetNeighbourhoods(targets, setup.strategy.hops, requests, distance, edges)
+    whole = TargetNeighbourhoods.of_levels(targets, state.levels, state.edges)
     return _split_targets(whole, setup.nodes, np.append(np.arange(0, targets, records), targets))
 
 
@@ -212,27 +178,28 @@ def batches_of_shard(parts: tuple[TargetNeighbourhoods, ...], nodes: int, bounds
     """Join all reducers' parts of a shard, and split the neighbourhoods into batches of targets between ``bounds``."""
     requests, distance = (np.concatenate([getattr(part, name) for part in parts]) for name in ("requests", "distance"))
     edges = RequestedEdges.concatenate([part.edges for part in parts])
-    whole = TargetNeighbourhoods(parts[0].count, parts[0].hops, requests, distance, edges)
-    return _split_targets(whole, nodes, bounds)
+    return _split_targets(replace(parts[0], requests=requests, distance=distance, edges=edges), nodes, bounds)
 
 
 def _split_targets(whole: TargetNeighbourhoods, nodes: int, bounds: Ints) -> list[TargetNeighbourhoods]:
     """Split neighbourhoods into those of the targets between ``bounds``, each numbered from 0, in one pass."""
     counts, firsts = np.diff(bounds).tolist(), bounds[:-1] * nodes
-    members, rows = (
+    pieces = (
         _places_by(np.searchsorted(firsts, keys, side="right") - 1, len(counts))
         for keys in (whole.requests, whole.edges.requests)
     )
-    return [
-        TargetNeighbourhoods(
-            count,
-            whole.hops,
-            whole.requests[members[piece]] - first,
-            whole.distance[members[piece]],
-            whole.edges.take(rows[piece]).shifted(first),
-        )
-        for piece, (count, first) in enumerate(zip(counts, firsts.tolist(), strict=True))
-    ]
+    split = []
+    for count, first, members, rows in zip(counts, firsts.tolist(), *pieces, strict=True):
+        edges = whole.edges.take(rows)
+        edges = replace(edges, requests=edges.requests - first)
+        requests = whole.requests[members] - first
+        split.append(TargetNeighbourhoods(count, whole.hops, requests, whole.distance[members], edges))
+    return split
+
+
+def _split(edges: InEdges, reducers: Ints, count: int) -> list[InEdges]:
+    """Split edges by the reducer of each."""
+    return [edges.take(places) for places in _places_by(reducers, count)]
 
 
 def _places_by(keys: Ints, count: int) -> list[Ints]:

@@ -60,14 +60,14 @@ class ShardFeatures:
 class EncodedRecords:
     """Encoded rows of a shard; ``features`` are those of their nodes where the strings do not contain them.
 
-    ``scope`` is that of their sampling: with ``target`` a node has a sample of its own in every record.
+    ``manifest`` is that of their folder: it says how they were sampled, and which columns the edges have.
     """
 
-    shard: Path | None
+    manifest: dict[str, Any]
     strings: Strings
     rows: Ints
+    shard: Path | None = None
     features: ShardFeatures | None = None
-    scope: str = "node"
 
     def decode(self) -> Records:
         """Decode the records, with features; raises ShardError for a corrupt one."""
@@ -77,10 +77,32 @@ class EncodedRecords:
             return records
         return replace(records, features=features_of(self.features.rows_of(records.ids)))
 
-    def merge(self, fanouts: tuple[int | None, ...], **options: Any) -> tuple[MergedRecords, Rows]:
-        """Merge the records' neighbourhoods (``merge_records``); also returns node features; raises ShardError."""
+    def merge(
+        self,
+        fanouts: tuple[int | None, ...],
+        needed: bool = False,
+        degrees: bool = False,
+        edge_weights: bool = True,
+        edge_features: bool = True,
+    ) -> tuple[MergedRecords, Rows]:
+        """Merge the records' neighbourhoods; also returns node features; raises ShardError for a corrupt record.
+
+        With ``needed`` only the edges that some layer reads. The others say whether to read degrees, weighted where
+        edges have weights, and the columns that the edges have.
+        """
+        weighted = bool(self.manifest["weighted"])
+        of_nodes = "weighted_degrees" if weighted else "degrees"
         with self._naming_corrupt_record():
-            merged = merge_records(self.strings, fanouts, features=self.features is None, **options)
+            merged = merge_records(
+                self.strings,
+                fanouts,
+                apart=self.manifest["strategy"]["scope"] == "target",
+                needed=needed,
+                degrees=of_nodes if degrees else None,
+                features=self.features is None,
+                edge_weights=edge_weights and weighted,
+                edge_width=self.manifest.get("edge_width", 0) if edge_features else 0,
+            )
         if self.features is not None:
             return merged, self.features.rows_of(merged.neighbourhood.nodes)
         assert merged.features is not None
@@ -158,7 +180,6 @@ class GraphFeatureReader:
         """
         numbers = np.arange(len(self.shards)) if shards is None else np.asarray(shards, dtype=np.int64)
         order = numbers if seed is None else numbers[permutation(seed, "shards", len(numbers))]
-        scope = self.manifest["strategy"]["scope"]
         for number in order.tolist():
             strings = self.strings(number)
             count = len(strings)
@@ -168,7 +189,7 @@ class GraphFeatureReader:
             features = self._features(number)
             for start in range(0, len(rows), size):
                 batch = rows[start : start + size]
-                yield EncodedRecords(self.shards[number], strings.select(batch), batch, features, scope)
+                yield EncodedRecords(self.manifest, strings.select(batch), batch, self.shards[number], features)
 
     def drop_pages(self) -> None:
         """Drop the shards from the page cache, so that they are read from the disk the next time."""
@@ -185,27 +206,24 @@ class GraphFeatureReader:
 
     def splits(self, number: int) -> Any:
         """The split of each record of a shard, as text [records]; "none" for one without a label."""
-        splits = np.array(self._read(self.shards[number], "split").to_pylist(), dtype=object)
-        labels = self._read(self.shards[number], "label").combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        labelled = (
-            (labels.reshape(len(splits), -1) >= 0).any(axis=1) if len(labels) else np.zeros(len(splits), dtype=bool)
-        )
-        return np.where(labelled, splits, "none")
+        splits = self._read(self.shards[number], "split").to_numpy()
+        return np.where((self._labels(number) >= 0).any(axis=1), splits, "none")
+
+    def _labels(self, number: int) -> Any:
+        """Labels [records, 1 or classes] of a shard, [records, 0] where there are none."""
+        labels = self._read(self.shards[number], "label").combine_chunks()
+        values = labels.flatten().to_numpy(zero_copy_only=False).astype(np.int64)
+        return values.reshape(len(labels), -1 if len(values) else 0)
 
     def labelled(self, shards: Sequence[int] | None = None) -> tuple[Any, Any, Any]:
         """Ids [records], labels [records, 1 or classes] and splits of some shards, without neighbourhoods.
 
         Splits [records] are numbers, as of a graph.
         """
-        parts = [self._labelled(number) for number in (range(len(self.shards)) if shards is None else shards)]
-        ids, labels, splits = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return ids, labels, splits
-
-    def _labelled(self, number: int) -> tuple[Any, Any, Any]:
-        ids = self._read(self.shards[number], "id").to_numpy()
-        labels = self._read(self.shards[number], "label").combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        labels = labels.reshape(len(ids), -1 if len(labels) else 0).astype(np.int64)
-        splits = [SPLITS.get(name, NO_SPLIT) for name in self.splits(number)]
+        numbers = range(len(self.shards)) if shards is None else shards
+        ids = np.concatenate([self._read(self.shards[number], "id").to_numpy() for number in numbers])
+        labels = np.concatenate([self._labels(number) for number in numbers])
+        splits = [SPLITS.get(name, NO_SPLIT) for number in numbers for name in self.splits(number)]
         return ids, labels, np.array(splits, dtype=np.int8)
 
     def strings(self, number: int) -> Strings:

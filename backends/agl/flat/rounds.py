@@ -9,8 +9,9 @@ paper's merging towards them (AGL, section 3.2.1), without work for nodes that n
 smallest of those that its parts kept.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +25,27 @@ from datasets.csr import Csr
 Ints = NDArray[np.int64]
 
 
+class EdgeColumns:
+    """A dataclass of columns with a value per edge each, or ``None``."""
+
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        """All columns, in the order of the fields."""
+        return tuple(vars(self).values())
+
+    def take(self, rows: Any) -> Self:
+        """Return the edges at some rows."""
+        return type(self)(*(None if column is None else column[rows] for column in self.columns))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Self]) -> Self:
+        """Join parts, one after the other."""
+        columns = zip(*(part.columns for part in parts), strict=True)
+        return cls(*(None if column[0] is None else np.concatenate(column) for column in columns))
+
+
 @dataclass(frozen=True, eq=False)
-class RequestedEdges:
+class RequestedEdges(EdgeColumns):
     """Edges of neighbourhoods: edge i answers the request ``requests[i]``, whose node is its destination.
 
     ``sources`` are node numbers and ``positions`` indices into the edge order of the whole graph; ``ranks`` are places
@@ -37,19 +57,16 @@ class RequestedEdges:
     ranks: Ints
     positions: Ints
 
-    @classmethod
-    def concatenate(cls, parts: "list[RequestedEdges]") -> "RequestedEdges":
-        """Join parts, one after the other."""
-        names = ("requests", "sources", "ranks", "positions")
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
-    def take(self, rows: Ints) -> "RequestedEdges":
-        """Return the edges at some rows."""
-        return RequestedEdges(self.requests[rows], self.sources[rows], self.ranks[rows], self.positions[rows])
+@dataclass(frozen=True, eq=False)
+class InEdges(EdgeColumns):
+    """In-edges keyed by destination; ``positions`` index the whole graph's edge order."""
 
-    def shifted(self, offset: int) -> "RequestedEdges":
-        """The same edges with ``offset`` subtracted from their requests, to number targets from a later one."""
-        return RequestedEdges(self.requests - offset, self.sources, self.ranks, self.positions)
+    destinations: Ints
+    sources: NDArray[np.integer]
+    ids: NDArray[np.integer]
+    positions: Ints
+    weight: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,27 +129,15 @@ def drop_seen(requests: Ints, seen: Ints) -> Ints:
     return requests[fresh]
 
 
-def sample_parts(
-    destinations: NDArray[np.integer],
-    positions: Ints,
-    sources: NDArray[np.integer],
-    ids: NDArray[np.integer],
-    weight: NDArray[Any] | None,
-    fanout: int,
-    seed: int,
-    sampler: str,
-) -> Ints:
-    """Sample at most ``fanout`` edges per destination by keys; returns places in the arguments by (destination, rank).
-
-    ``positions`` are those in the whole graph's edge order.
-    """
-    order = np.argsort(positions)
+def sample_parts(edges: InEdges, fanout: int, strategy: SamplingStrategy) -> Ints:
+    """Sample at most ``fanout`` edges per destination by keys; returns their places by (destination, rank)."""
+    order = np.argsort(edges.positions)
     if not len(order):
         return order
-    rows, counts = np.unique(destinations, return_counts=True)
+    rows, counts = np.unique(edges.destinations, return_counts=True)
     indptr = np.concatenate(([0], np.cumsum(counts)))
-    csr = Csr(indptr, sources[order], (len(rows), int(sources.max()) + 1), ids[order])
-    sorted_weight = None if weight is None else weight[order]
-    sample = sample_neighbors(csr, np.arange(len(rows)), fanout, seed, sampler, sorted_weight)
+    ordered = edges.take(order)
+    csr = Csr(indptr, ordered.sources, (len(rows), int(edges.sources.max()) + 1), ordered.ids)
+    sample = sample_neighbors(csr, np.arange(len(rows)), fanout, strategy.seed, strategy.method, ordered.weight)
     sampled: Ints = order[sample.positions]
     return sampled

@@ -3,10 +3,10 @@
 A shard is a Parquet file with one row per target (section 3.2.2, the triple of id, label and GraphFeature).
 """
 
-import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from backends.agl.flat.source import Source
 from backends.agl.graphfeature import Records, encode, feature_bytes
 from backends.kernels.sampling import distinct
 from backends.kernels.wire import Pieces
+from backends.places import get_files, holds
 from backends.progress import gibibytes
 from datasets.array_files import save_array
 from datasets.features import Features, SparseFeatures
@@ -46,6 +47,12 @@ class TargetNeighbourhoods:
     requests: Ints
     distance: Ints
     edges: RequestedEdges
+
+    @classmethod
+    def of_levels(cls, count: int, levels: list[Ints], edges: list[RequestedEdges]) -> "TargetNeighbourhoods":
+        """Join the requests that were new in each round, whose number is their distance, and the edges of each."""
+        distance = np.repeat(np.arange(len(levels)), [len(level) for level in levels])
+        return cls(count, len(levels) - 1, np.concatenate(levels), distance, RequestedEdges.concatenate(edges))
 
     def edges_by_target(self, nodes: int) -> Ints:
         """How many edges each target has, in a graph of so many ``nodes``."""
@@ -123,7 +130,7 @@ def sort_and_join(neighbourhoods: TargetNeighbourhoods, source: Source, *, embed
     destination = node_bounds[owner] + place_of(edges.requests)
     # ranks of a destination are distinct, so any sort gives this order
     by_edge = np.argsort(destination * (int(edges.ranks.max(initial=0)) + 1) + edges.ranks)
-    positions = edges.positions[by_edge]
+    positions, indptr = edges.positions[by_edge], graph.csr.indptr
     records = Records(
         hops=hops,
         node_bounds=node_bounds,
@@ -134,7 +141,7 @@ def sort_and_join(neighbourhoods: TargetNeighbourhoods, source: Source, *, embed
         sources=place_of(owner * count + edges.sources)[by_edge],
         ranks=edges.ranks[by_edge],
         edge_ids=(positions if graph.csr.edge_ids is None else graph.csr.edge_ids[positions]).astype(np.int64),
-        degrees=source.degrees_of(numbers),
+        degrees=(indptr[numbers + 1] - indptr[numbers]).astype(np.int64),
         weighted_degrees=None if source.weighted_degrees is None else source.weighted_degrees[numbers],
         features=graph.features[numbers] if embed and graph.features is not None else None,
         **_of_targets(graph, numbers[node_bounds[:-1]]),
@@ -177,7 +184,7 @@ class Sizes:
 
     def count_batch(self, batch: EncodedBatch, features: Features | None, embed: bool) -> None:
         """Count a batch of a graph with ``features``; ``count_shared`` adds those that are stored once per shard."""
-        in_records = _bytes_in_records(features, batch)
+        in_records = feature_bytes(features, batch.numbers, batch.records.node_bounds)
         bare = len(batch.strings.data) - (in_records if embed else 0)
         self.records += len(batch.records)
         self.nodes += len(batch.numbers)
@@ -207,17 +214,6 @@ class Totals:
         self.seen[nodes] = True
 
 
-def _bytes_in_records(features: Features | None, batch: EncodedBatch) -> int:
-    """Bytes that the features of a batch's nodes take in its records."""
-    if features is None or not features.shape[1]:
-        return 0
-    bounds = batch.records.node_bounds
-    if isinstance(features, SparseFeatures):
-        return feature_bytes(features[batch.numbers], bounds)
-    sizes = np.diff(bounds) * 4 * features.shape[1]
-    return int(sizes.sum()) + sum(1 + max(1, -(-int(size).bit_length() // 7)) for size in sizes)
-
-
 def shard_path(folder: Path, number: int) -> Path:
     """Path of a shard."""
     return folder / f"part-{number:05d}.parquet"
@@ -229,36 +225,50 @@ def features_path(shard: Path) -> Path:
 
 
 def write_shard(
-    folder: Path, number: int, batches: Iterable[EncodedBatch], source: Source, embed: bool, identity: str
+    partial: Path, number: int, batches: Iterable[EncodedBatch], source: Source, embed: bool, identity: str
 ) -> tuple[Sizes, Ints]:
-    """Write a shard, whole or not at all; returns its sizes and its distinct nodes.
+    """Write a shard to ``partial/shards``, then its sizes and distinct nodes, which it returns, to ``partial/sizes``.
 
     Columns: ``id``, ``label`` (a list: one class, or 0/1 per class), ``split``, ``graph_feature`` (protobuf). Without
     ``embed`` a second file holds every node's features once. The metadata of both name the job, by its ``identity``.
     Files are renamed to their final name when complete.
     """
-    from pyarrow import parquet
+    shard, counts = shard_path(partial / "shards", number), partial / _counts_name(number)
+    sizes, features, batch_nodes = Sizes(), source.graph.features, []
 
-    shard, sizes, features = shard_path(folder, number), Sizes(), source.graph.features
-    batch_nodes = []
-    unnamed, writer = shard.with_name(f".{shard.name}.tmp"), None
-    try:
+    def rows_of_batches() -> Iterator[Any]:
         for batch in batches:
-            rows = _rows(batch.records, batch.strings, identity)
-            writer = writer or parquet.ParquetWriter(unnamed, rows.schema, **LAYOUT)
-            writer.write_table(rows)
             sizes.count_batch(batch, features, embed)
             batch_nodes.append(distinct(batch.numbers))
-    finally:
-        if writer is not None:
-            writer.close()
+            yield _rows(batch.records, batch.strings, identity)
+
+    for file in (shard, counts):
+        file.parent.mkdir(exist_ok=True)
+    sizes.file_bytes += _write_tables(shard, rows_of_batches())
     nodes = distinct(np.concatenate(batch_nodes))
     sizes.count_shared(nodes, features)
     if not embed and features is not None:
-        sizes.file_bytes += _write_features(features_path(shard), source.graph, nodes, identity)
-    sizes.file_bytes += unnamed.stat().st_size
-    unnamed.replace(shard)
+        sizes.file_bytes += _write_tables(features_path(shard), _rows_of_features(source.graph, nodes, identity))
+    unnamed = counts.with_suffix(".tmp")
+    save_array(unnamed, np.concatenate((astuple(sizes), nodes)))
+    unnamed.replace(counts)
     return sizes, nodes
+
+
+def _write_tables(path: Path, tables: Iterable[Any]) -> int:
+    """Write Arrow tables, one after the other, and name the file when it is complete; returns its bytes."""
+    from pyarrow import parquet
+
+    unnamed, writer = path.with_name(f".{path.name}.tmp"), None
+    try:
+        for rows in tables:
+            writer = writer or parquet.ParquetWriter(unnamed, rows.schema, **LAYOUT)
+            writer.write_table(rows)
+    finally:
+        if writer is not None:
+            writer.close()
+    unnamed.replace(path)
+    return path.stat().st_size
 
 
 def _rows(records: Records, strings: Pieces, identity: str) -> Any:
@@ -277,29 +287,19 @@ def _rows(records: Records, strings: Pieces, identity: str) -> Any:
     )
 
 
-def _write_features(path: Path, graph: Graph, nodes: Ints, identity: str) -> int:
-    """Write the features of nodes, ``FEATURE_BYTES`` at a time; returns the bytes of the file.
+def _rows_of_features(graph: Graph, nodes: Ints, identity: str) -> Iterator[Any]:
+    """Yield the features of nodes, ``FEATURE_BYTES`` at a time.
 
     Columns: ``id`` and ``features``, a list per node; of sparse features ``columns`` and ``values``, lists likewise.
     """
     import pyarrow as pa
-    from pyarrow import parquet
 
     assert graph.features is not None
     at_once = max(1, FEATURE_BYTES * len(graph.features) // max(graph.features.nbytes, 1))
-    unnamed, writer = path.with_name(f".{path.name}.tmp"), None
-    try:
-        for start in range(0, len(nodes), at_once):
-            some = nodes[start : start + at_once]
-            lists = _feature_lists(graph.features[some])
-            rows = pa.table({"id": ids_of(graph, some), **lists}, metadata={IDENTITY: identity})
-            writer = writer or parquet.ParquetWriter(unnamed, rows.schema, **LAYOUT)
-            writer.write_table(rows)
-    finally:
-        if writer is not None:
-            writer.close()
-    unnamed.replace(path)
-    return path.stat().st_size
+    for start in range(0, len(nodes), at_once):
+        some = nodes[start : start + at_once]
+        lists = _feature_lists(graph.features[some])
+        yield pa.table({"id": ids_of(graph, some), **lists}, metadata={IDENTITY: identity})
 
 
 def _feature_lists(features: Features) -> dict[str, Any]:
@@ -314,30 +314,22 @@ def _feature_lists(features: Features) -> dict[str, Any]:
     return {name: pa.LargeListArray.from_arrays(offsets, pa.array(array)) for name, array in entries.items()}
 
 
-def read_sizes(partial: Path, number: int) -> tuple[Sizes, Ints]:
-    """Sizes and distinct nodes of a shard that was written."""
-    facts = json.loads((partial / "sizes" / f"{number}.json").read_text())
-    return Sizes(**facts), np.load(partial / "sizes" / f"{number}.npy")
+def stored_shard(partial: Path | str, number: int) -> tuple[Sizes, Ints] | None:
+    """Sizes and distinct nodes of a shard that an earlier run wrote to a folder or URL, ``None`` where none did."""
+    name = _counts_name(number)
+    if isinstance(partial, Path):
+        is_stored = (partial / name).is_file() and shard_path(partial / "shards", number).is_file()
+        return _read_counts(partial / name) if is_stored else None
+    if not holds(f"{partial}/{name}"):
+        return None
+    with TemporaryDirectory(prefix="agl-") as folder:
+        return _read_counts(get_files(partial, [name], Path(folder)) / name)
 
 
-def stored_shard(partial: Path, number: int) -> tuple[Sizes, Ints] | None:
-    """Sizes and distinct nodes of a shard that an earlier run wrote, ``None`` where none did."""
-    is_stored = (partial / "sizes" / f"{number}.json").is_file() and shard_path(partial / "shards", number).is_file()
-    return read_sizes(partial, number) if is_stored else None
+def _counts_name(number: int) -> str:
+    return f"sizes/{number}.counts"
 
 
-def shard_once(
-    partial: Path, number: int, batches: Iterable[EncodedBatch], source: Source, embed: bool, identity: str
-) -> tuple[Sizes, Ints]:
-    """Write a shard, or load the sizes and nodes in ``partial/sizes`` of one that an earlier run wrote."""
-    facts, nodes_file = partial / "sizes" / f"{number}.json", partial / "sizes" / f"{number}.npy"
-    facts.parent.mkdir(exist_ok=True)
-    stored = stored_shard(partial, number)
-    if stored is not None:
-        return stored
-    sizes, nodes = write_shard(partial / "shards", number, batches, source, embed, identity)
-    save_array(nodes_file, nodes)
-    unnamed = facts.with_suffix(".tmp")
-    unnamed.write_text(json.dumps(asdict(sizes)))
-    unnamed.replace(facts)
-    return sizes, nodes
+def _read_counts(path: Path) -> tuple[Sizes, Ints]:
+    counts, nodes = np.split(np.load(path), [len(fields(Sizes))])
+    return Sizes(*counts.tolist()), nodes

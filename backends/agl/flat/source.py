@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.agl.flat.rounds import InEdgeTable, Ints
+from backends.agl.flat.rounds import InEdgeTable
 from backends.agl.flat.sampling_strategy import SamplingStrategy, StrategyError
 from backends.kernels.samplers import SAMPLERS, summed
 from backends.places import put_folder, put_text
@@ -20,6 +20,7 @@ from datasets.graph import Graph
 from datasets.tables.out_of_core import GrowingArray
 
 EDGES_AT_ONCE = 1 << 22
+ARRAYS = ("weighted_degrees", "sampled_by", "sums", "indptr", "indices", "edge_ids", "positions")
 
 
 class UnfitEdge(StrategyError):
@@ -50,7 +51,7 @@ class Source:
         Raises UnfitEdge for a value that weighted sampling cannot use.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        for name in ("positions", "indptr"):  # of a run with a filter that was killed here
+        for name in ARRAYS:  # of a run that was killed here
             (folder / f"{name}.npy").unlink(missing_ok=True)
         graph_folder = _mapped_folder(graph)
         if graph_folder is None:
@@ -63,11 +64,9 @@ class Source:
             _write_filtered(graph, filtering, folder)
         if strategy.by is not None:
             _write_sampled_by(graph, strategy, folder)
-        facts = {"graph": str(graph_folder.resolve()), "sampled_by": strategy.by is not None}
-        facts |= {"filtered": bool(filtering), "summed": strategy.by is not None and strategy.method == "weighted"}
-        if facts["summed"]:
-            _write_sums(graph, folder)
-        (folder / "source.json").write_text(json.dumps(facts))
+            if strategy.method == "weighted":
+                _write_sums(graph, folder)
+        (folder / "source.json").write_text(json.dumps({"graph": str(graph_folder.resolve())}))
         return cls.open(folder)
 
     @staticmethod
@@ -76,28 +75,16 @@ class Source:
         facts = json.loads((folder / "source.json").read_text())
         put_folder(Path(facts["graph"]), f"{place}/graph")
         put_folder(folder, place, "*.npy")
-        put_text(f"{place}/source.json", json.dumps(facts | {"graph": "graph"}))
+        put_text(f"{place}/source.json", json.dumps({"graph": "graph"}))
 
     @classmethod
     def open(cls, folder: Path) -> "Source":
         """Memory-map the files that ``build`` wrote."""
         facts = json.loads((folder / "source.json").read_text())
         graph = Graph.load(folder / facts["graph"])  # absolute, or inside the folder
-        weighted = folder / "weighted_degrees.npy"
-        weight = _mapped(folder / "sampled_by.npy") if facts["sampled_by"] else None
-        sums = _mapped(folder / "sums.npy") if facts["summed"] else None
-        table = InEdgeTable(graph.csr, weight, sums=sums)
-        if facts["filtered"]:
-            names = ("indptr", "indices", "edge_ids", "positions")
-            indptr, indices, edge_ids, positions = (_mapped(folder / f"{name}.npy") for name in names)
-            csr = Csr(indptr, indices, graph.csr.shape, edge_ids)
-            table = InEdgeTable(csr, weight, None, positions, sums=sums)
-        return cls(graph, table, _mapped(weighted) if weighted.is_file() else None)
-
-    def degrees_of(self, nodes: Ints) -> Ints:
-        """In-degrees in the whole graph."""
-        indptr = self.graph.csr.indptr
-        return (indptr[nodes + 1] - indptr[nodes]).astype(np.int64)
+        degrees, weight, sums, indptr, indices, edge_ids, positions = (_mapped(folder, name) for name in ARRAYS)
+        csr = graph.csr if indptr is None else Csr(indptr, indices, graph.csr.shape, edge_ids)
+        return cls(graph, InEdgeTable(csr, weight, positions=positions, sums=sums), degrees)
 
 
 def _mapped_folder(graph: Graph) -> Path | None:
@@ -109,8 +96,10 @@ def _mapped_folder(graph: Graph) -> Path | None:
     return folders.pop() if len(folders) == 1 else None
 
 
-def _mapped(path: Path) -> Any:
-    return np.load(path, mmap_mode="r", allow_pickle=False)
+def _mapped(folder: Path, name: str) -> Any:
+    """An array that ``build`` wrote, ``None`` where it did not."""
+    path = folder / f"{name}.npy"
+    return np.load(path, mmap_mode="r", allow_pickle=False) if path.is_file() else None
 
 
 def add_weights(graph: Graph, sums: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -136,7 +125,7 @@ def _write_filtered(graph: Graph, filtering: str, folder: Path) -> None:
         columns["edge_ids"].append(chosen if csr.edge_ids is None else csr.edge_ids[chosen].astype(np.int64))
     for column in columns.values():
         column.close()
-    positions = _mapped(folder / "positions.npy")
+    positions = _mapped(folder, "positions")
     indptr = create_array(folder / "indptr.npy", csr.indptr.dtype, csr.indptr.shape)
     for start in range(0, len(indptr), EDGES_AT_ONCE):
         bounds = csr.indptr[start : start + EDGES_AT_ONCE].astype(positions.dtype)
@@ -146,8 +135,7 @@ def _write_filtered(graph: Graph, filtering: str, folder: Path) -> None:
 def _write_sampled_by(graph: Graph, strategy: SamplingStrategy, folder: Path) -> None:
     """Write the sampling column of the edges that pass the filter, negated for ``reverse``."""
     assert strategy.by is not None
-    column, positions_file = edge_columns(graph, strategy.by), folder / "positions.npy"
-    positions = _mapped(positions_file) if positions_file.is_file() else None
+    column, positions = edge_columns(graph, strategy.by), _mapped(folder, "positions")
     count = len(column) if positions is None else len(positions)
     out = create_array(folder / "sampled_by.npy", np.float32, (count,))
     for start in range(0, count, EDGES_AT_ONCE):
@@ -161,9 +149,8 @@ def _write_sampled_by(graph: Graph, strategy: SamplingStrategy, folder: Path) ->
 
 def _write_sums(graph: Graph, folder: Path) -> None:
     """Write the sums of the sampling column of each row."""
-    filtered = folder / "indptr.npy"
-    indptr = _mapped(filtered) if filtered.is_file() else graph.csr.indptr
-    weight = _mapped(folder / "sampled_by.npy")
+    filtered, weight = _mapped(folder, "indptr"), _mapped(folder, "sampled_by")
+    indptr = graph.csr.indptr if filtered is None else filtered
     out = create_array(folder / "sums.npy", np.float64, (len(weight),))
     for first, last in row_ranges(indptr, EDGES_AT_ONCE):
         span = slice(int(indptr[first]), int(indptr[last]))

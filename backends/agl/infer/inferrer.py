@@ -87,16 +87,13 @@ class RecordInference:
     def __init__(self, reader: GraphFeatureReader, spec: ModelSpec, state: State, size: int) -> None:
         self.reader, self.spec, self.size, self.computed = reader, spec, size, 0
         self.strategy, self.builder = sampling_of(reader), builder_of(spec)
-        self.columns = bool(reader.manifest["weighted"]), reader.edge_width
         self.network = _network(spec, state, bool(reader.manifest.get("sparse")))
 
     def run(self, progress: Progress = silent) -> tuple[Nodes, Floats]:
         """Score all records; returns the ids of their targets, ascending, and logits [targets, classes]."""
         self.computed, ids, scores, done = 0, [], [], 0
         for records in self.reader.encoded_batches(self.size):
-            merged, features, structure = matrices_of_records(
-                records, self.builder, self.strategy, "tight", *self.columns
-            )
+            merged, features, structure = matrices_of_records(records, self.builder, self.strategy, "tight")
             self.computed += sum(matrix.csr.shape[0] for matrix in structure)
             ids.append(merged.neighbourhood.nodes[merged.roots].astype(np.int64))
             scores.append(_logits(self.network, features, structure)[merged.roots])

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from backends.agl import networks
-from backends.agl.flat.rounds import sample_parts
+from backends.agl.flat.rounds import InEdges, sample_parts
 from backends.agl.flat.source import Source
 from backends.agl.infer.job import HubSamples, InferenceJob, Nodes, RowFile
 from backends.agl.infer.map_stage import (
@@ -84,11 +84,11 @@ def _fanouts(job: InferenceJob) -> list[int]:
 
 def _sample_places(job: InferenceJob, owners: Nodes, places: Nodes, fanout: int) -> Nodes:
     """Sample the edges at ``places``, whose destinations are ``owners``, by a fanout; sorted by destination."""
-    edges, sampling, ids = job.edges, job.sampling, job.edges.csr.edge_ids
-    weight = None if edges.weight is None else np.asarray(edges.weight[places])
+    table, ids = job.edges, job.edges.csr.edge_ids
+    weight = None if table.weight is None else np.asarray(table.weight[places])
     chosen = places if ids is None else np.asarray(ids[places])
-    columns = owners, places, np.asarray(edges.csr.indices[places]), chosen, weight
-    return places[sample_parts(*columns, fanout, sampling.seed, sampling.method)]
+    edges = InEdges(owners, np.asarray(table.csr.indices[places]), chosen, places, weight)
+    return places[sample_parts(edges, fanout, job.sampling)]
 
 
 @dataclass(frozen=True, eq=False)

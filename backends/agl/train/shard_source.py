@@ -75,10 +75,8 @@ class ShardSource(BatchSource):
     def batch(self, item: EncodedRecords) -> Batch:
         """Merge records and build each layer's pruned matrix from their edges, degrees and weights."""
         trainer = self.trainer
-        columns = self.reader.manifest["weighted"], self.reader.edge_width
-        merged, features, structure = matrices_of_records(
-            item, builder_of(trainer.spec), self.strategy, trainer.form, *columns
-        )
+        builder = builder_of(trainer.spec)
+        merged, features, structure = matrices_of_records(item, builder, self.strategy, trainer.form)
         if isinstance(features, SparseRows) and not trainer.sparse_input:
             features = features.dense()
         targets = self.by_id[np.searchsorted(self.sorted_ids, merged.neighbourhood.nodes[merged.roots])]
@@ -199,7 +197,7 @@ class FlattenedSource(ShardSource):
         """Vectorise the GraphFeatures of any targets, encoded and decoded like those on disk."""
         encoded = flatten_batches(self.edges, targets, self.strategy)
         strings = Strings.of([string for batch in encoded for string in batch.strings.strings.split()])
-        batch = self.batch(EncodedRecords(None, strings, np.arange(len(targets))))
+        batch = self.batch(EncodedRecords(self.reader.manifest, strings, np.arange(len(targets))))
         return replace(batch, labels=targets_of(self.trainer.graph, batch.targets))
 
     validation = BatchSource.validation  # their records are in no shard

@@ -136,7 +136,7 @@ def test_a_repeated_run_needs_room_for_the_remaining_shards_alone_and_keeps_the_
 
 
 def test_a_failure_removes_no_finished_shard(tmp_path, monkeypatch):
-    write_shard = shards.write_shard
+    write_shard = jobs.write_shard
 
     def fail_at_the_last(folder, number, *rest):
         if number == 2:
@@ -144,7 +144,7 @@ def test_a_failure_removes_no_finished_shard(tmp_path, monkeypatch):
         return write_shard(folder, number, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(shards, "write_shard", fail_at_the_last)
+        patch.setattr(jobs, "write_shard", fail_at_the_last)
         with pytest.raises(ValueError, match="takes 3 GiB"):
             flat(tmp_path / "out")
     written = sorted((tmp_path / ".out.partial" / "shards").glob("*.parquet"))
@@ -339,12 +339,12 @@ def test_shards_batches_and_kernels_share_the_threads_of_the_job(tmp_path, monke
     of_source, of_estimate, of_shards, of_batches = (set() for _ in range(4))
     encode = drivers.encode_neighbourhoods
 
-    def encode_noted(*arguments, embed):
-        return noted(of_batches if embed else of_estimate, encode)(*arguments, embed=embed)
+    def encode_noted(*arguments, embed, **options):
+        return noted(of_batches if embed else of_estimate, encode)(*arguments, embed=embed, **options)
 
     monkeypatch.setattr(drivers, "encode_neighbourhoods", encode_noted)
     monkeypatch.setattr(Source, "build", noted(of_source, Source.build))
-    monkeypatch.setattr(shards, "write_shard", noted(of_shards, shards.write_shard))
+    monkeypatch.setattr(jobs, "write_shard", noted(of_shards, jobs.write_shard))
     before = torch.get_num_threads()
     flat(tmp_path / "out", awkward_graph(2, nodes), text="uniform(2)", shard_records=shard_records, threads=6)
     assert (of_source, of_estimate, of_batches) == ({6}, {6}, {share})
@@ -359,7 +359,7 @@ def test_a_failure_gives_the_threads_back(tmp_path, monkeypatch, failing, shard_
         raise OSError("the disk is full")
 
     if failing != "progress":
-        monkeypatch.setattr(shards, failing, fail)
+        monkeypatch.setattr(jobs if failing == "write_shard" else shards, failing, fail)
     before = torch.get_num_threads()
     with pytest.raises(OSError, match="full"):
         progress = fail if failing == "progress" else silent

@@ -108,9 +108,9 @@ def test_threads_compute_one_part_each_ahead_of_large_neighbourhoods(tmp_path, m
     graph, strategy, encode, encoded = awkward_graph(2), parse_sampling("full()", 2), drivers.encode_neighbourhoods, []
     source = Source.build(graph, strategy, None, tmp_path)
 
-    def encode_noted(*arguments, embed):
+    def encode_noted(*arguments, **options):
         encoded.append(arguments)
-        return encode(*arguments, embed=embed)
+        return encode(*arguments, **options)
 
     monkeypatch.setattr(drivers, "encode_neighbourhoods", encode_noted)
     monkeypatch.setattr(drivers, "MOST_BYTES", 1)
