@@ -169,6 +169,19 @@ def test_any_number_of_threads_gives_the_same_bits_where_depth_is_shared(rows):
     assert all(torch.equal(one, other) for run in runs[1:] for one, other in zip(runs[0], run, strict=True))
 
 
+@pytest.mark.parametrize("columns", range(1, 10))
+@pytest.mark.parametrize(("rows", "depth"), [(1, 16), (700, 8), (1500, 611), (1000, 64)])
+def test_few_outputs_are_those_of_torch_with_the_same_bits_for_any_number_of_threads(rows, depth, columns):
+    inputs, before, runs = drawn(1, (rows, depth), (depth, columns), (columns,)), torch.get_num_threads(), []
+    check(dense, lambda x, weight, bias: x @ weight + bias, inputs)
+    for threads in (1, 2, 8):
+        torch.set_num_threads(threads)
+        outputs, slopes = gradients(dense, inputs, torch.float32)
+        runs.append([*outputs, *slopes])
+    torch.set_num_threads(before)
+    assert all(torch.equal(one, other) for run in runs[1:] for one, other in zip(runs[0], run, strict=True))
+
+
 def test_a_constant_input_gets_no_gradient_and_views_are_read_right():
     x, weight = drawn(2, (40, 90), (21, 30))
     weight.requires_grad_()

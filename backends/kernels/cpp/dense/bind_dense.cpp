@@ -3,6 +3,7 @@
 
 #include "common/bindings_mask.hpp"
 #include "dense/dense.hpp"
+#include "dense/thin.hpp"
 
 namespace {
 
@@ -48,7 +49,7 @@ void dense_forward(In<T> x, In<T> w, Maybe<T> other_x, Maybe<T> other_w, Maybe<T
     if (att_src) task.scores = scores_of(*att_src, *att_dst);
     if (att_src) task.scores.score[0] = score_src->data(), task.scores.score[1] = score_dst->data();
     nb::gil_scoped_release released;
-    kernels::dense_forward<T>(task, threads);
+    kernels::is_thin(task) ? kernels::thin_forward(task, threads) : kernels::dense_forward(task, threads);
 }
 
 // One input of the backward pass with its share of the scratch.
@@ -88,6 +89,7 @@ void dense_backward(In<T> grad_y, Maybe<T> y, In<T> x, In<T> w, MaybeOut<T> grad
     task.y = const_cast<T*>(y ? y->data() : grad_y.data());
     task.grad_bias = grad_bias.data(), task.bias_partial = bias.data();
     nb::gil_scoped_release released;
+    if (kernels::is_thin(task)) return kernels::thin_backward(task, threads);
     kernels::dense_backward<T>(task, block.data(), threads);
 }
 
