@@ -117,16 +117,16 @@ class HastySampler(AglSampler):
 
     def sample(self, index: int, clock: Clock) -> None:
         """Sample, leaving out hops or batches, or all of it after the first epoch."""
-        strategy, plan = self.strategy, self.plan
+        strategy, plan = self.sampled_graph.strategy, self.plan
         if self.config.wrong == "first hop alone":
-            self.strategy = replace(strategy, fanouts=strategy.fanouts[:1])
+            self.sampled_graph.strategy = replace(strategy, fanouts=strategy.fanouts[:1])
         if self.config.wrong == "a batch left out":
             self.plan = BatchPlan(plan.nodes, plan.size, (plan.batches - 1) or None, plan.seed)
         if self.config.wrong != "nothing after the first epoch" or index == 0:
             super().sample(index, clock)
         else:
             self.counts = dict.fromkeys(self.counts, 0)
-        self.strategy, self.plan = strategy, plan
+        self.sampled_graph.strategy, self.plan = strategy, plan
 
 
 def short_floyd(csr: Csr, hop: Hop) -> Nodes:
