@@ -109,8 +109,6 @@ class LayeredTrainer(TorchTrainer):
     def _build_transpose(self, layer: int, matrix: LayerMatrix) -> None:
         if not isinstance(self.model, LayeredNetwork) or not self.has_backward_product(layer, matrix.csr):
             return
-        if layer == 0 and self.spec.name == "gat" and self.gathers_input(layer, matrix.csr):
-            return  # attention over features, which need no gradient, stays in the order of rows
         matrix = self.model.in_form(matrix)
         origin = matrix.origin if self.model.transposes_origin(layer, matrix) else None
         shared = matrix if origin is None else origin
@@ -126,6 +124,11 @@ class LayeredTrainer(TorchTrainer):
         if layer == 0 and self.sparse_input:
             return False
         return aggregates_first(self.spec, layer, not self.forward_only)
+
+    def has_backward_product(self, layer: int, csr: Csr) -> bool:
+        """Not where gat attends over features either: the gradients of its scores stay in the order of rows."""
+        attends_over_features = layer == 0 and self.spec.name == "gat" and self.gathers_input(layer, csr)
+        return not attends_over_features and super().has_backward_product(layer, csr)
 
     def gathers_input(self, layer: int, csr: Csr) -> bool:
         """Whether a layer aggregates or attends over its input."""

@@ -10,6 +10,7 @@ from backends.ablation import resolve
 from backends.base import layered
 from backends.base.layered import LayeredNetwork, LayerMatrix, attends_first
 from backends.batches import BatchPlan
+from backends.kernels.operand import operand
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.reference.definition import loss_and_gradients
 from backends.registry import config_class, runtime
@@ -101,8 +102,19 @@ def test_facts_list_the_width_of_attention_over_the_input():
     graph = awkward_graph(1, 300, 900, classes=40)
     engine = trainer_of(graph, 1)
     products = engine.facts()["spmm"]
-    assert [spmm["name"] for spmm in products] == ["layers.0 forward", "layers.0 backward"]
-    assert [spmm["width"] for spmm in products] == [graph.width] * 2
+    assert [(spmm["name"], spmm["width"]) for spmm in products] == [("layers.0 forward", graph.width)]
+
+
+def test_attention_over_the_features_of_a_whole_graph_builds_no_transpose():
+    graph = awkward_graph(1, 300, 900, classes=40)
+    spec = ModelSpec("gat", 1, graph.width, 64, graph.classes)
+    engine = runtime(resolve(config_class("agl")(capture=False), []), "train")
+    plan = BatchPlan(graph.nodes_of("train"))
+    engine.prepare(graph, spec, TrainingSpec(threads=1), initial_state(spec, 0), plan, PlainClock())
+    engine.epoch(0, PlainClock())
+    csr = engine.model.in_form(engine.full.structure[0]).csr
+    assert engine.gathers_input(0, csr)
+    assert "transpose" not in vars(operand(csr))
 
 
 def test_attention_without_edge_ids_draws_anew_and_with_them_repeats():

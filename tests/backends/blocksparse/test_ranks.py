@@ -187,8 +187,8 @@ def test_the_matrix_of_the_whole_graph_is_built_once_for_facts_and_operands(monk
     assert graphs == [graph]
 
 
-@pytest.mark.parametrize(("ranks", "width"), [(1, 6), (2, 8 * 64)])
-def test_facts_have_the_width_that_is_gathered_of_a_narrow_input(ranks, width):
+@pytest.mark.parametrize(("ranks", "widths"), [(1, [6]), (2, [8 * 64] * 2)])
+def test_facts_have_the_width_that_is_gathered_of_a_narrow_input(ranks, widths):
     graph = awkward_graph(5, nodes=60, edges=4000)
     spec = ModelSpec("gat", 2, graph.width, 64, graph.classes, heads=8)
     engine = runtime(resolve(BlocksparseConfig(ranks=ranks), []), "train")
@@ -198,7 +198,7 @@ def test_facts_have_the_width_that_is_gathered_of_a_narrow_input(ranks, width):
     products = engine.facts()["spmm"]
     engine.close()
     assert graph.width == 6
-    assert [product["width"] for product in products if "layers.0" in product["name"]] == [width] * 2
+    assert [product["width"] for product in products if "layers.0" in product["name"]] == widths
 
 
 @pytest.mark.parametrize("ended_in", ["forms", "phases"])
