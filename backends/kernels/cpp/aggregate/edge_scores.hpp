@@ -40,6 +40,17 @@ struct Heads {
     constexpr operator int64_t() const { return H == 0 ? count : H; }
 };
 
+// Call `call.operator()<H>()` with H = heads where code is compiled for that many, with 0 elsewhere.
+template <class Call>
+void with_heads(int64_t heads, const Call& call) {
+    switch (heads) {
+        case 1: return call.template operator()<1>();
+        case 4: return call.template operator()<4>();
+        case 8: return call.template operator()<8>();
+        default: return call.template operator()<0>();
+    }
+}
+
 // Copy one number per head, at once where their number is known: H, or `heads` where that is 0.
 template <class T, int H>
 inline void copy_heads(const T* from, int64_t heads, T* to) {

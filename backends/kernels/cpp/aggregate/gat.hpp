@@ -268,12 +268,7 @@ void attend_rows(const GatTask<T, I>& t, const RowPlan& plan, T* out, int thread
 
 template <class T, class I>
 void gat_forward(const GatTask<T, I>& t, const RowPlan& plan, T* out, int threads) {
-    switch (t.heads) {
-        case 1: return attend_rows<T, I, 1>(t, plan, out, threads);
-        case 4: return attend_rows<T, I, 4>(t, plan, out, threads);
-        case 8: return attend_rows<T, I, 8>(t, plan, out, threads);
-        default: return attend_rows<T, I, 0>(t, plan, out, threads);
-    }
+    with_heads(t.heads, [&]<int H>() { attend_rows<T, I, H>(t, plan, out, threads); });
 }
 
 }  // namespace kernels

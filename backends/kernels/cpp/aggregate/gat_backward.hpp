@@ -256,12 +256,7 @@ void attention_gradients(const GatTask<T, I>& t, const GatGradient<T, I>& g, con
 template <class T, class I>
 void gat_backward(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& sources, const RowPlan& rows,
                   int threads) {
-    switch (t.heads) {
-        case 1: return attention_gradients<T, I, 1>(t, g, sources, rows, threads);
-        case 4: return attention_gradients<T, I, 4>(t, g, sources, rows, threads);
-        case 8: return attention_gradients<T, I, 8>(t, g, sources, rows, threads);
-        default: return attention_gradients<T, I, 0>(t, g, sources, rows, threads);
-    }
+    with_heads(t.heads, [&]<int H>() { attention_gradients<T, I, H>(t, g, sources, rows, threads); });
 }
 
 }  // namespace kernels

@@ -127,12 +127,7 @@ void fixed_gradients(const GatTask<T, I>& t, const FixedGradient<T, I>& g, const
 
 template <class T, class I>
 void gat_backward_fixed(const GatTask<T, I>& t, const FixedGradient<T, I>& g, const RowPlan& rows, int threads) {
-    switch (t.heads) {
-        case 1: return fixed_gradients<T, I, 1>(t, g, rows, threads);
-        case 4: return fixed_gradients<T, I, 4>(t, g, rows, threads);
-        case 8: return fixed_gradients<T, I, 8>(t, g, rows, threads);
-        default: return fixed_gradients<T, I, 0>(t, g, rows, threads);
-    }
+    with_heads(t.heads, [&]<int H>() { fixed_gradients<T, I, H>(t, g, rows, threads); });
 }
 
 }  // namespace kernels
