@@ -41,6 +41,7 @@ class BackendConfig:
     devices: ClassVar[tuple[str, ...]] = ("cpu",)
     dtypes: ClassVar[tuple[str, ...]] = ("float32",)
     packages: ClassVar[tuple[str, ...]] = ()
+    wheels: ClassVar[str] = ""  # what else to know before they are installed
     kind: ClassVar[str] = "peer"
     draws: ClassVar[tuple[str, ...]] = ()
     draws_in_epochs: ClassVar[bool] = True
@@ -85,7 +86,7 @@ class BackendConfig:
             try:
                 version(package)
             except PackageNotFoundError:
-                return f"backend {self.name} needs the package {package}: pip install -e '.[{self.name}]'"
+                return f"backend {self.name} needs the package {package}: pip install -e '.[{self.name}]'{self.wheels}"
         return None
 
     def packages_used(self, scenario: str, full_batch: bool) -> tuple[str, ...]:

@@ -76,6 +76,13 @@ def trust(name: str, hashes: Mapping[str, str], cache: Path, downloaded: bool) -
     return "local"
 
 
+def replacement(name: str) -> str:
+    """Say how to replace wrong files of a data set: by a download where an address is known."""
+    if manifest().get(name, {}).get("downloads"):
+        return f"delete them and run: python -m harness fetch dataset={name}"
+    return "no address is known for them: put the right ones into a folder of $HARNESS_DATA"
+
+
 def _refuse_changes(name: str, hashes: Mapping[str, str], expected: Mapping[str, str], origin: str) -> None:
     for file, value in hashes.items():
         if expected.get(file, value) != value:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from datasets.fetch import DISK_FULL, FetchError, Progress, fetch
 from datasets.hashes import combined_sha256, file_sha256, stored_sha256
-from datasets.manifest import forget_first_use, manifest, trust
+from datasets.manifest import forget_first_use, manifest, replacement, trust
 from datasets.options import OptionError, check_options, check_types, unknown_name
 from datasets.paths import DatasetNotFound, data_folders, dataset_folder, default_cache, find_files
 from datasets.plugins import Plugin, with_plugins
@@ -239,7 +239,7 @@ def check_counts(name: str, graph: "Graph") -> None:
         if counts[key] not in (allowed if isinstance(allowed, list) else [allowed]):
             raise ValueError(
                 f"{name}: read {counts[key]} {key}, published are {allowed}: these are not the published files; "
-                f"delete them and run: python -m harness fetch dataset={name}"
+                f"{replacement(name)}"
             )
 
 
@@ -266,10 +266,12 @@ def _downloaded(name: str, entry: Entry, cache: Path, progress: Progress | None)
         if isinstance(error, OSError) and error.errno in DISK_FULL:
             raise
         folders = ", ".join(str(folder) for folder in data_folders()) or "not set"
+        has_address = bool(manifest().get(name, {}).get("downloads"))
+        advice = f"; where there is a network, run: python -m harness fetch dataset={name}" if has_address else ""
         raise DatasetNotFound(
             f"data set {name} is in none of its three places: $HARNESS_DATA ({folders}), the cache "
             f"({dataset_folder(name, cache)}), the network ({error}). "
-            f"It needs {', '.join(entry.needs)}; where there is a network, run: python -m harness fetch dataset={name}"
+            f"It needs {', '.join(entry.needs)}{advice}"
         ) from error
 
 
@@ -291,8 +293,7 @@ def _read(name: str, entry: Entry, files: Mapping[str, Path], options: Mapping[s
             raise
         folder = min(files.values()).parent
         raise ValueError(
-            f"{name}: {', '.join(files)} in {folder} cannot be read ({error}): "
-            f"delete them and run: python -m harness fetch dataset={name}"
+            f"{name}: {', '.join(files)} in {folder} cannot be read ({error}): {replacement(name)}"
         ) from error
     return graph
 

@@ -10,7 +10,10 @@ def refuse_columns(graph: Graph, spec: ModelSpec) -> None:
     """Raise Unsupported for weights or features of edges under a model that ignores them."""
     if graph.edge_weights is not None and "weight" not in spec.edge_columns:
         allowed = ", ".join(WEIGHTED)
-        raise Unsupported(f"model {spec.name} takes no edge weights, which {graph.name} has: choose model={allowed}")
+        raise Unsupported(
+            f"model {spec.name} takes no edge weights, which {graph.name} has: "
+            f"set model to one of {allowed} (in mini batches gcn alone)"
+        )
     if graph.edge_features is not None and "features" not in spec.edge_columns:
         raise Unsupported(
             f"model {spec.name} takes no edge features, which {graph.name} has: leave out dataset.options.edge_features"

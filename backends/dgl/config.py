@@ -43,6 +43,7 @@ class DglConfig(BackendConfig):
     }
     models: ClassVar[tuple[str, ...]] = MODELS
     packages: ClassVar[tuple[str, ...]] = ("dgl",)
+    wheels: ClassVar[str] = ", with Python 3.11, the last one that dgl 1.1.3 has wheels for"
     draws: ClassVar[tuple[str, ...]] = ("train",)
     draws_in_epochs: ClassVar[bool] = False  # they use DGL's own sampler
 

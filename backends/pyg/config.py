@@ -59,12 +59,12 @@ class PygConfig(BackendConfig):
             if value not in allowed:
                 raise ValueError(f"backend.{name}={value!r} is not allowed: one of {', '.join(map(str, allowed))}")
 
-    def variant_for(self, model: str, mini_batches: bool = False) -> str:
-        """Return the variant that runs a model: the configured one, or for ``best`` the fastest."""
+    def variant_for(self, model: str, mini_batches: bool = False, product: bool = False) -> str:
+        """Return the variant that runs a model or its ``product`` alone: as configured, for ``best`` the fastest."""
         if self.variant != "best":
             return self.variant
         if model != "gat":
-            return "csr"
+            return "edge_index" if product else "csr"
         return "scatter" if mini_batches else "edge_index"
 
     @property

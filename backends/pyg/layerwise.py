@@ -6,6 +6,7 @@ the timed region.
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ class PygLayerwise(LayerwiseInferrer):
         positions = neighbourhood.positions
         weight = None if adjacency.weight is None else torch.from_numpy(np.array(adjacency.weight[positions]))
         hop = hop_of(neighbourhood.csr, weight, spec.name, self.trainer.variant)
+        hop = replace(hop, outputs=len(rows))
         return NodeBlock(slice_of(rows), torch.from_numpy(neighbourhood.nodes), PygStructure([hop] * spec.layers))
 
     def blocks(self) -> Iterator[NodeBlock]:

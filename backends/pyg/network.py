@@ -1,11 +1,12 @@
 """PyG's convolutions as layers of a ``Network``, and the forms of the edges that they take."""
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from torch import Tensor, nn
 from torch_geometric import EdgeIndex
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv, SimpleConv
@@ -36,7 +37,7 @@ PLACES: dict[str, dict[str, tuple[str, bool]]] = {
 class PygHop:
     """The graph of one layer: ``rows`` nodes, edges as EdgeIndex, [2, edges] or CSR, weights, the ``csr`` if known.
 
-    ``features`` [edges, width] are those of the edges, for gat.
+    ``features`` [edges, width] are those of the edges, for gat. Only the first ``outputs`` rows are wanted, or all.
     """
 
     rows: int
@@ -44,6 +45,7 @@ class PygHop:
     weight: Tensor | None
     csr: Csr | None = None
     features: Tensor | None = None
+    outputs: int | None = None
 
 
 @dataclass
@@ -94,7 +96,7 @@ class PygNetwork(Network):
             out = self.convolutions[layer](inputs, hop.edges, hop.features)
         else:
             out = self.convolutions[layer](inputs, hop.edges)
-        return out
+        return out if hop.outputs is None else out[: hop.outputs]
 
     def propagate(self, x: Tensor, structure: Any) -> Tensor:
         """Multiply by the matrix, as in scenario ``spmm``."""
@@ -102,9 +104,17 @@ class PygNetwork(Network):
 
 
 def weighted_sum(x: Tensor, hop: PygHop, reduce: str = "sum") -> Tensor:
-    """Aggregate rows over in-edges by SimpleConv."""
-    out: Tensor = SimpleConv(reduce)(x, hop.edges, hop.weight)
+    """Aggregate rows over in-edges: an EdgeIndex by its ``matmul``, as in GraphConv, other forms by SimpleConv."""
+    if isinstance(hop.edges, EdgeIndex):
+        out: Tensor = hop.edges.matmul(x, input_value=hop.weight, reduce=reduce, transpose=True)
+    else:
+        out = _simple_convolution(reduce)(x, hop.edges, hop.weight)
     return out
+
+
+@cache
+def _simple_convolution(reduce: str) -> SimpleConv:
+    return SimpleConv(reduce)
 
 
 def _convolution(spec: ModelSpec, training: TrainingSpec, layer: int) -> Any:
@@ -125,9 +135,9 @@ def _convolution(spec: ModelSpec, training: TrainingSpec, layer: int) -> Any:
     )
 
 
-def edge_list(csr: Csr) -> Tensor:
-    """Edges [2, nnz] int64, sources above destinations, sorted by destination."""
-    return torch.from_numpy(np.stack([csr.indices, csr.destinations]).astype(np.int64))
+def edge_list(csr: Csr, kind: DTypeLike = np.int64) -> Tensor:
+    """Edges [2, nnz], sources above destinations, sorted by destination."""
+    return torch.from_numpy(np.stack([csr.indices, csr.destinations]).astype(kind))
 
 
 def edge_weights(adjacency: Adjacency) -> Tensor | None:
@@ -135,24 +145,26 @@ def edge_weights(adjacency: Adjacency) -> Tensor | None:
     return None if adjacency.weight is None else torch.from_numpy(np.array(adjacency.weight))
 
 
-def whole_graph(adjacency: Adjacency, model: str, variant: str, device: torch.device) -> PygHop:
-    """The graph of every layer of a full batch, on a device."""
-    hop = hop_of(adjacency.csr, edge_weights(adjacency), model, variant)
+def whole_graph(adjacency: Adjacency, model: str, variant: str, device: torch.device, product: bool = False) -> PygHop:
+    """The graph of every layer of a full batch, on a device; for ``weighted_sum`` if it is a ``product``."""
+    hop = hop_of(adjacency.csr, edge_weights(adjacency), model, variant, product)
     weight = None if hop.weight is None else hop.weight.to(device)
     features = None if adjacency.edge_features is None else torch.from_numpy(adjacency.edge_features).to(device)
     return replace(hop, edges=hop.edges.to(device), weight=weight, features=features)
 
 
-def hop_of(csr: Csr, weight: Tensor | None, model: str, variant: str) -> PygHop:
-    """The graph of one layer over a square matrix, in the form of the variant."""
+def hop_of(csr: Csr, weight: Tensor | None, model: str, variant: str, product: bool = False) -> PygHop:
+    """The graph of one layer over a square matrix, in the form of the variant; for ``weighted_sum`` if ``product``."""
     if variant == "csr":
         return PygHop(csr.shape[0], csr_tensor(csr.indptr, csr.indices, weight, model), None, csr)
     if variant == "torch_sparse":
         return PygHop(csr.shape[0], sparse_tensor(csr, weight), None, csr)
-    edges = edge_list(csr)
-    if variant == "edge_index":  # Dynamo cannot trace one.
-        edges = EdgeIndex(edges, sparse_size=csr.shape, sort_order="col").fill_cache_()
-    return PygHop(csr.shape[0], edges, weight, csr)
+    if variant != "edge_index":  # Dynamo cannot trace one.
+        return PygHop(csr.shape[0], edge_list(csr), weight, csr)
+    # Convolutions scatter, which takes int64 only, and read no transpose; products are faster with int32.
+    edges = edge_list(csr, index_dtype(csr.nnz) if product else np.int64)
+    index = EdgeIndex(edges, sparse_size=csr.shape, sort_order="col").fill_cache_(no_transpose=not product)
+    return PygHop(csr.shape[0], index, weight, csr)
 
 
 def sparse_tensor(csr: Csr, weight: Tensor | None) -> Any:

@@ -28,9 +28,9 @@ def load(name: str, files: Files, options: Options) -> Graph:
         blocks = list(_triples(handle, path, start))
     triples = np.concatenate(blocks) if blocks else np.zeros(0, dtype=_TRIPLE)
     if not len(triples):
-        raise ValueError(f"{path} has no edges: expected lines 'a b weight', fetch the file again")
+        raise ValueError(f"{path} has no edges: expected lines 'a b weight'")
     if rows not in (None, len(triples)):
-        raise ValueError(f"{path} has {len(triples)} edges, but its header says {rows}: fetch the file again")
+        raise ValueError(f"{path} has {len(triples)} edges, but its header says {rows}")
     base = 0 if shape is None else 1
     first, second = triples["first"] - base, triples["second"] - base
     nodes = shape or int(max(first.max(), second.max())) + 1
@@ -50,7 +50,7 @@ def _matrix_market_header(handle: TextIO, path: Path) -> tuple[int | None, int |
         line, read = handle.readline(), read + 1
     sizes = [int(size) for size in line.split() if size.isdigit()]
     if len(sizes) != 3:
-        raise ValueError(f"{path}, line {read}: {line.strip()!r} is not 'rows columns edges': fetch the file again")
+        raise ValueError(f"{path}, line {read}: {line.strip()!r} is not 'rows columns edges'")
     return max(sizes[:2]), sizes[2], symmetric, read
 
 

@@ -53,7 +53,7 @@ def _table(path: Path, dtype: type[T]) -> NDArray[T]:
         table: NDArray[T] = np.loadtxt(path, dtype=dtype, delimiter=",", ndmin=2)
         return table
     except ValueError as error:
-        raise ValueError(f"{path}: {error}; expected numbers separated by commas, fetch the file again") from error
+        raise ValueError(f"{path}: {error}; expected numbers separated by commas") from error
 
 
 def _mean_of_edges(csr: Csr, row_features: NDArray[np.float32]) -> NDArray[np.float32]:

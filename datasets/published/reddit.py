@@ -22,8 +22,7 @@ def load(name: str, files: Files, options: Options) -> Graph:
     with np.load(files["reddit_graph.npz"], allow_pickle=False) as data:
         if "row" not in data.files:
             raise ValueError(
-                f"{files['reddit_graph.npz']} has the arrays {', '.join(data.files)}: "
-                "expected a COO matrix (row, col), fetch the file again"
+                f"{files['reddit_graph.npz']} has the arrays {', '.join(data.files)}: expected a COO matrix (row, col)"
             )
         csr, loops = directed(data["row"], data["col"], len(labels))
     return Graph(

@@ -25,7 +25,7 @@ def load(name: str, files: Files, options: Options) -> Graph:
     if rows != columns or len(indptr) != rows + 1 or indptr[-1] != len(indices):
         raise ValueError(
             f"{path} has shape {rows} x {columns}, {len(indptr)} row bounds and {len(indices)} column indices: "
-            "expected a square CSR matrix, fetch the file again"
+            "expected a square CSR matrix"
         )
     sources = np.repeat(np.arange(rows, dtype=indices.dtype), np.diff(indptr))
     csr, loops = directed(sources, indices, rows)

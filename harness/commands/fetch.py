@@ -12,10 +12,11 @@ from harness.planning.graphs import DATA_ERRORS, UNCHECKED, why_not_available
 from harness.planning.schema import DatasetConfig
 from harness.usage import FAILED, OK, USAGE, UsageError, complain
 
-HELP = """usage: python -m harness fetch dataset=NAME [dataset.options.KEY=VALUE]
+HELP = """usage: python -m harness fetch dataset=NAME [+dataset.options.KEY=VALUE]
        python -m harness fetch -m dataset=NAME,NAME
 
 Looks into $HARNESS_DATA and the cache, downloads files that are in neither, checks them and prints the counts.
+Options that conf/dataset/NAME.yaml names are given without the +.
 """
 
 

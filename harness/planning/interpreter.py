@@ -56,7 +56,8 @@ def _checked(
         with suppress(ValueError, KeyError, TypeError):
             return dict(json.loads(last)["checked"])
     raise UsageError(
-        f"launcher.python={python} cannot describe itself ({last or 'it printed nothing'}): it needs Python 3.11"
+        f"launcher.python={python} cannot describe itself ({last or 'it printed nothing'}): "
+        "it needs Python 3.11 or newer, with numpy and torch"
     )
 
 
@@ -64,5 +65,7 @@ def missing_package(config: RunConfig) -> str | None:
     """Say which package of its engine another interpreter lacks, or ``None``."""
     packages = checked_environment(config)["packages"]
     missing = [name for name, version in packages.items() if version is None]
+    if not missing:
+        return None
     python = config.launcher.python
-    return f"{python} has no package {missing[0]}: {python} -m pip install {missing[0]}" if missing else None
+    return f"{python} has no package {missing[0]}: install the version in constraints.txt by {python} -m pip install"

@@ -52,7 +52,8 @@ def test_output_and_gradients_equal_the_definition(engine, model, heads, weighte
     out, gradients = multiplier.products()
     assert not out.size and not gradients
     if "variant" in options:
-        assert multiplier.facts()["variant"] == config.variant_for(model)
+        ran = multiplier.facts()["variant"]
+        assert ran != "best" if options["variant"] == "best" else ran == options["variant"]
     multiplier.close()
 
 
