@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 # Messages of torch, numpy, libstdc++, glibc and CUDA.
@@ -16,6 +18,14 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether an exception tells that memory ran out, by its type, its message, or the status that ranks give it."""
     told_by_message = isinstance(error, RuntimeError | OSError) and NO_MEMORY.search(str(error)) is not None
     return isinstance(error, MemoryError) or getattr(error, "status", None) == "oom" or told_by_message
+
+
+def kills() -> int | None:
+    """Processes that the kernel ended for want of memory since it started; ``None`` where it does not count them."""
+    with suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/vmstat").read_text(errors="replace").splitlines()
+        return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
+    return None
 
 
 def unless_out_of_memory(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:

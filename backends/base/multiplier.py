@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from backends.base.operands import draw_operands
+from backends.base.refusals import refuse_columns
 from backends.contract import Clock, Floats
 from backends.model import ModelSpec, TrainingSpec
 from backends.registry import BackendConfig
@@ -36,7 +37,11 @@ class TorchMultiplier:
         raise TypeError(f"{type(self).__name__} must define attend")
 
     def prepare(self, graph: Graph, spec: ModelSpec, training: TrainingSpec, clock: Clock) -> None:
-        """Build the structure and draw the operands; phases ``structure``, ``operands``."""
+        """Build the structure and draw the operands; phases ``structure``, ``operands``.
+
+        Raises Unsupported for weights or features of edges that the product does not read.
+        """
+        refuse_columns(graph, spec)
         torch.set_num_threads(training.threads)
         self.spec, self.device, self.dtype = spec, torch.device(training.device), getattr(torch, training.dtype)
         with clock.phase("structure"):

@@ -75,6 +75,7 @@ def _part_bounds(graph: Graph, layout: RankLayout) -> NDArray[np.int64]:
     parts = len(graph.part_bounds) - 1
     if parts != layout.blocks:
         raise Unsupported(
-            f"backend.bounds=parts: the graph has {parts} parts for {layout.blocks} row blocks: give {parts}"
+            f"backend.bounds=parts: the graph has {parts} parts for {layout.blocks} row blocks: give "
+            f"backend.ranks={parts} backend.replication=1, or a graph of {layout.blocks} parts"
         )
     return graph.part_bounds

@@ -112,6 +112,8 @@ def _refuse(values: dict[str, Any], view: Graph, device: str) -> None:
         raise Unsupported(f"ranks of torchrun model no others: leave out backend.replay={backend['replay']}")
     if backend["link"] and device != "cpu":
         raise Unsupported(f"messages between devices are not held back: leave out backend.link={backend['link']}")
+    if backend["forms"] == "panels" and device != "cpu":
+        raise Unsupported(f"panels are cut for a processor's caches, not for {device}: leave out backend.forms=panels")
     if backend["link"] and os.environ.get("LOCAL_WORLD_SIZE") != os.environ.get("WORLD_SIZE"):
         raise Unsupported(
             f"machines have clocks of their own, and a network: leave out backend.link={backend['link']}, which holds "

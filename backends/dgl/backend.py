@@ -130,7 +130,7 @@ class DglTrainer(TorchTrainer):
 
     def layer_csrs(self, structure: DglStructure) -> list[Csr]:
         """The matrix of each layer."""
-        return [_csr(hop.graph) for hop in structure.hops]
+        return [_csr(hop.graph) if hop.csr is None else hop.csr for hop in structure.hops]
 
     def aggregates_first(self, layer: int) -> bool:
         """Whether DGL aggregates a layer's input."""
@@ -138,7 +138,7 @@ class DglTrainer(TorchTrainer):
 
     def facts(self) -> dict[str, Any]:
         """Sizes of products, the operation that aggregates, and the effect of libxsmm on this machine."""
-        variant = self.config.variant_for(self.spec.name)
+        variant = self.config.variant_for(self.spec.name, self.graph.edge_weights is not None)
         return super().facts() | {"variant": variant, "libxsmm": libxsmm_effect()}
 
 
@@ -162,6 +162,7 @@ class DglMultiplier(TorchMultiplier):
     def structure(self, adjacency: Adjacency) -> DglHop:
         """The whole graph in DGL's form."""
         dgl.utils.set_num_threads(torch.get_num_threads())
+        self.variant = self.config.variant_for(self.spec.name, adjacency.edge_weight is not None)
         return DglWholeGraph(adjacency, self.config.variant == "weighted").hop()
 
     def aggregate(self, structure: DglHop, x: Tensor) -> Tensor:
@@ -175,4 +176,4 @@ class DglMultiplier(TorchMultiplier):
 
     def facts(self) -> dict[str, Any]:
         """Sizes of the products, and the operation that aggregates."""
-        return super().facts() | {"variant": self.config.variant_for(self.spec.name)}
+        return super().facts() | {"variant": self.variant}

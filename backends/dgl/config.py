@@ -54,11 +54,11 @@ class DglConfig(BackendConfig):
             if value not in allowed:
                 raise ValueError(f"backend.{name}={value!r} is not allowed: one of {', '.join(map(str, allowed))}")
 
-    def variant_for(self, model: str) -> str:
-        """Name the operation that aggregates."""
+    def variant_for(self, model: str, weighted: bool = False) -> str:
+        """Name the operation that aggregates, over a graph that has edge weights if ``weighted``."""
         if model == "sage":
             return "copy_u_mean"
-        return "u_mul_e_sum" if model == "gat" or self.variant == "weighted" else "copy_u_sum"
+        return "u_mul_e_sum" if model == "gat" or weighted or self.variant == "weighted" else "copy_u_sum"
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
         """Also refuse variant ``weighted`` for other models than gcn, and variants that the scenario does not have."""

@@ -24,7 +24,7 @@ class DglWholeGraph:
     def hop(self, block: Any = None) -> DglHop:
         """The graph of one layer: a sampled block, or the whole graph."""
         if block is None:
-            return DglHop(self.graph, self.csr.shape[0], self.scale, self.weight, self.features)
+            return DglHop(self.graph, self.csr.shape[0], self.scale, self.weight, self.features, self.csr)
         scale = None if self.scale is None else self.scale[block.srcdata[dgl.NID]]
         weight = None if self.weight is None else self.weight[block.edata[dgl.EID]]
         features = None if self.features is None else self.features[block.edata[dgl.EID]]

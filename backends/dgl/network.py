@@ -10,6 +10,7 @@ from torch.nn import functional
 from backends.base.network import Network
 from backends.dgl.quiet import dgl
 from backends.model import ModelSpec
+from datasets.csr import Csr
 
 
 @dataclass
@@ -17,7 +18,8 @@ class DglHop:
     """The graph or block of one layer; its first sources are its ``rows`` destinations.
 
     ``scale`` [sources, 1] is gcn's ``D^-1/2`` of the whole graph; ``weight`` [edges, 1] replaces it where the graph has
-    edge weights or the variant is ``weighted``. ``features`` [edges, width] are those of the edges, for gat.
+    edge weights or the variant is ``weighted``. ``features`` [edges, width] are those of the edges, for gat. ``csr`` is
+    the matrix of a whole graph.
     """
 
     graph: dgl.DGLGraph
@@ -25,6 +27,7 @@ class DglHop:
     scale: Tensor | None = None
     weight: Tensor | None = None
     features: Tensor | None = None
+    csr: Csr | None = None
 
 
 @dataclass

@@ -21,6 +21,8 @@ from datasets.features import SparseFeatures
 from datasets.graph import Graph
 from datasets.partition.description import node_attributes
 
+IMBALANCE = 1.03  # what METIS keeps to where nothing else is asked, as by DGL
+
 
 @contextlib.contextmanager
 def _metis_surroundings() -> Iterator[None]:
@@ -57,16 +59,16 @@ class DglPartitioner(GraphPartitioner):
         """
         super().prepare(graph, task, clock)
         dgl.utils.set_num_threads(task.threads)
-        self.balance = balance_of(graph, task)
+        self.balance = balance_of(graph, task, self.config.part_method)
         with clock.phase("structure"):
-            # METIS as DGL builds it writes beyond its arrays where edges are parallel
-            self.edges = dgl.to_simple(in_edges_of(graph.csr, wide=True))
+            self.edges = _without_parallel_edges(in_edges_of(graph.csr, wide=True))
 
     def assign(self, graph: UndirectedGraph | None, clock: Clock) -> Parts:
         """Run DGL's function, phase ``metis``; what it prints is dropped."""
         if self.task.parts == 1:
             return np.zeros(self.graph.nodes, dtype=np.int32)
         if self.config.part_method == "random":
+            dgl.seed(self.task.seed)
             return np.asarray(dgl.random.choice(self.task.parts, self.graph.nodes).numpy(), dtype=np.int32)
         objective = "vol" if self.task.objective == "volume" else "cut"
         with clock.phase("metis"), _metis_surroundings():
@@ -85,7 +87,7 @@ class DglDispatcher:
 
         Raises Unsupported for loads that DGL does not balance, and for a graph without edges.
         """
-        self.balance = balance_of(graph, task)
+        self.balance = balance_of(graph, task, self.config.part_method)
         if not graph.csr.nnz:
             raise Unsupported(f"backend dgl writes no parts of {graph.name}, which has no edges: set backend=distpart")
         torch.set_num_threads(task.threads)
@@ -94,8 +96,8 @@ class DglDispatcher:
         with clock.phase("structure"):
             self.edges = in_edges_of(graph.csr, wide=True).formats(["coo", "csc", "csr"])
             metis = self.config.part_method == "metis" and task.parts > 1
-            # as for ``DglPartitioner``; any other graph is assigned as DGL does it
-            self.simple = dgl.to_simple(self.edges) if metis and self.edges.is_multigraph else None
+            # any other graph is assigned as DGL does it
+            self.simple = _without_parallel_edges(self.edges) if metis and self.edges.is_multigraph else None
             for name, array in node_attributes(graph, slice(0, graph.nodes)).items():
                 dense = array.dense() if isinstance(array, SparseFeatures) else np.array(array)
                 self.edges.ndata[name] = torch.from_numpy(dense)
@@ -108,6 +110,7 @@ class DglDispatcher:
         Raises Unsupported for a part without nodes or edges, which DGL does not write.
         """
         self.folder = folder
+        dgl.seed(self.task.seed)
         metis = contextlib.nullcontext() if self.simple is None else _metis_on(self.simple)
         with clock.phase("partition_graph"), _metis_surroundings(), metis:
             try:
@@ -145,6 +148,16 @@ class DglDispatcher:
         """Nothing runs between the calls."""
 
 
+def _without_parallel_edges(graph: Any) -> Any:
+    """The same graph for METIS, which as DGL builds it writes beyond its arrays where edges are parallel.
+
+    Its in-degrees, which ``balance_edges`` asks for, remain those of all edges.
+    """
+    simple, degrees = dgl.to_simple(graph), graph.in_degrees()
+    simple.in_degrees = lambda *_: degrees
+    return simple
+
+
 def edge_attributes(graph: Graph) -> dict[str, NDArray[Any]]:
     """Weights, types and features of the edges, in the order of the matrix, where the graph has them.
 
@@ -155,12 +168,17 @@ def edge_attributes(graph: Graph) -> dict[str, NDArray[Any]]:
     return {name: array for name, array in arrays.items() if array is not None}
 
 
-def balance_of(graph: Graph, task: PartitionTask) -> dict[str, Any]:
+def balance_of(graph: Graph, task: PartitionTask, method: str) -> dict[str, Any]:
     """The arguments ``balance_ntypes`` and ``balance_edges`` that ask for the task's loads.
 
     DGL balances the nodes of each class, and with ``balance_edges`` their in-degrees too; nodes in none of the task's
-    classes become one more. Raises Unsupported for other loads.
+    classes become one more. Raises Unsupported for other loads, and other bounds of METIS.
     """
+    if task.imbalance != IMBALANCE and task.parts > 1 and method == "metis":
+        raise Unsupported(
+            f"backend dgl has METIS keep to {IMBALANCE} times the mean, not scenario.imbalance={task.imbalance:g}: "
+            f"set scenario.imbalance={IMBALANCE}"
+        )
     degrees, weights = graph.csr.in_degrees[:, None], task.weights
     if weights.shape[1] == 1 and np.array_equal(weights, degrees):
         return {"balance_edges": True}

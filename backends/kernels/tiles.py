@@ -9,6 +9,7 @@ that the border of the matrix cuts are stored whole, padded with zeros.
 import time
 import weakref
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -179,6 +180,8 @@ def choose_tiles(
     """
     device = torch.device(device)
     if device.type == "cpu" and (extension is None or IMPLEMENTATIONS["cpu"] is not native):
+        return TileChoice(False, 0.0)
+    if device.type == "cuda" and find_spec("triton") is None:
         return TileChoice(False, 0.0)
     matrix, weight = operand(csr), None if weight is None else weight.detach().contiguous()
     side, columns = (matrix.backward, csr.shape[0]) if transposed else (matrix.forward, csr.shape[1])

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import torch
 
-from backends.memory_errors import is_out_of_memory
+from backends.memory_errors import is_out_of_memory, kills
 from backends.parallel import mapped, rank
 from backends.parallel.deadline import seconds_left, wait_for
 from backends.process_end import end_of
@@ -111,7 +111,7 @@ class RankPool:
     def __init__(self, ranks: int, backend: str = "gloo") -> None:
         self.size, self.backend, self.closed = ranks, backend, False
         self.status = "error"  # of calls after the pool is closed: that of the failure which closed it
-        self.lock, self.numbers = threading.Lock(), count()
+        self.lock, self.numbers, self.kills = threading.Lock(), count(), kills()
         self.processes: list[RankProcess] = []
         self.store = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         # PR_SET_PDEATHSIG ends a rank with the thread that started it: this thread must live as long as the pool.
@@ -217,10 +217,11 @@ class RankPool:
     def _gone(self, process: RankProcess, name: str) -> RankEnded:
         code = process.process.wait()
         how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-        killed = code == -signal.SIGKILL
-        reason = ", with which the kernel ends a process when memory runs out" if killed else ""
+        counted = kills()
+        is_memory_short = code == -signal.SIGKILL and (counted is None or counted != self.kills)
+        reason = ", with which the kernel ends a process when memory runs out" if is_memory_short else ""
         sentence = f"rank {process.number} of {self.size} ended in {name!r} {how}{reason}"
-        return RankEnded(process.number, "oom" if killed else "error", sentence)
+        return RankEnded(process.number, "oom" if is_memory_short else "error", sentence)
 
     def _late(self, silent: Sequence[RankProcess], name: str) -> RankFailed:
         """Return the error of the rank at fault: of the silent ones, the first that is not waiting for other ranks."""
@@ -234,7 +235,7 @@ class RankPool:
         cause = min(busy or stacks)
         where = f", at {stacks[cause][0]}" if stacks[cause] else ""
         sentence = f"rank {cause} of {self.size} did not answer {name!r} before the deadline{where}"
-        return RankFailed(cause, "timeout", f"{sentence}: raise measure.deadline_seconds")
+        return RankFailed(cause, "timeout", f"{sentence}: raise measure.deadline_seconds or group_seconds")
 
 
 def _waits(frame: str) -> bool:

@@ -23,7 +23,7 @@ class PygConfig(BackendConfig):
 
     ``scatter`` is PyG's default path, messages gathered over a plain edge list; ``edge_index`` an ``EdgeIndex``,
     ``csr`` a ``torch.sparse`` matrix, ``torch_sparse`` a SparseTensor, ``compile`` the default by ``torch.compile``.
-    ``best`` was the fastest here: ``csr`` for gcn and sage, ``edge_index`` for gat, ``scatter`` in its mini
+    ``best`` was the fastest here: ``csr`` for gcn and sage, ``edge_index`` for products and gat, ``scatter`` in its mini
     batches. NeighborLoader makes mini batches in ``workers`` loader processes, with all neighbours or
     as many as the model's fanouts: the fanout of a node is that of its distance from the target, in every layer.
     ``trim`` applies ``trim_to_layer``. With ``loader=khop``,

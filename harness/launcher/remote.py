@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+from backends.memory_errors import kills
 from harness.launcher import allocators
 from harness.launcher.failure import CellFailed, status_of_exit
 from harness.launcher.messages import CellConfig, Event, MemoryPass, Modules, Opened, PlannedCell, TimedSample
@@ -44,7 +45,7 @@ class RemoteCell:
         if refusal := allocators.ALLOCATORS[config["launcher"]["allocator"]].refusal():
             raise CellFailed(*refusal)
         command = [config["launcher"]["python"] or sys.executable, "-m", "harness.cell", "--child"]
-        self._kills = memory.kills()
+        self._kills = kills()
         try:
             self._child = Child(command, child_environment(config), guard)
         except OSError as error:
@@ -126,8 +127,8 @@ class RemoteCell:
         try:
             yield
         except ChildEnded as ended:
-            tail, kills = self._child.tail(), memory.kills()
-            is_memory_short = kills is None or kills != self._kills
+            tail, counted = self._child.tail(), kills()
+            is_memory_short = counted is None or counted != self._kills
             raise CellFailed(*status_of_exit(ended.returncode, tail, is_memory_short), tail) from ended
 
     def _received(self, do: str, start: float, meanwhile: Callable[[], None] | None) -> Answer:

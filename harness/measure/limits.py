@@ -87,8 +87,7 @@ def _compared(
     if not products or seconds <= 0:
         return {}
     dense = floor()
-    named = [facts[form] for form in REORDERED if isinstance(facts.get(form), Mapping | list)]
-    reordered = {name for names in named for name in names}
+    reordered = _reordered(facts, matrices)
     _add_orders(products, {name: csr for name, csr in matrices.items() if name not in reordered}, machine)
     dense_flops = float(facts.get("dense_flops", 0))
     if dense is not None:
@@ -105,6 +104,17 @@ def _compared(
         answer["dense_floor"] = dense.seconds
     beaten = {name: bound for name, bound in bounds.items() if bound > BEATEN * seconds}
     return answer | ({"beaten": beaten} if beaten else {})
+
+
+def _reordered(facts: Mapping[str, Any], names: Iterable[str]) -> set[str]:
+    """Products whose panels or tiles read rows in another order than that of the edges; all, if a rank has such."""
+    ranks = facts.get("ranks")
+    forms = ranks.get("forms") if isinstance(ranks, Mapping) else None
+    of_ranks = [form for form in forms if isinstance(form, Mapping)] if isinstance(forms, list) else []
+    if any(form.get(kind) for form in of_ranks for kind in REORDERED):
+        return set(names)
+    named = [facts[kind] for kind in REORDERED if isinstance(facts.get(kind), Mapping | list)]
+    return {str(name) for products in named for name in products}
 
 
 def _bounds(

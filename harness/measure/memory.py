@@ -66,14 +66,6 @@ def total() -> int:
     return min(machine, control_group.memory_limit() or machine)
 
 
-def kills() -> int | None:
-    """Processes that the kernel ended for want of memory since it started; ``None`` where it does not count them."""
-    with suppress(OSError, ValueError, IndexError):
-        lines = (PROC / "vmstat").read_text(errors="replace").splitlines()
-        return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
-    return None
-
-
 def resident() -> int:
     """PSS of this process, and of the rest of its process tree when it leads one."""
     return proportional(_tree())

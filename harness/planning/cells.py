@@ -8,6 +8,7 @@ from backends.ablation import AblationError, resolve, switches
 from backends.contract import Unsupported
 from datasets.hashes import digest
 from harness.launcher.messages import CellConfig, PlannedCell
+from harness.planning.devices import missing_device
 from harness.planning.identity import config_diff, execution_config, record_path
 from harness.planning.interpreter import missing_package
 from harness.planning.schema import RunConfig
@@ -92,5 +93,7 @@ def _known_outcome(config: RunConfig) -> tuple[str | None, str]:
         reason = backend.unsupported_here(scenario, full_batch)
     if reason is not None:
         return "unsupported", reason
+    if config.launcher.python is None and (reason := missing_device(config.device)) is not None:
+        return "not_installed", reason
     reason = missing_package(config) if config.launcher.python is not None else backend.missing(full_batch)
     return ("not_installed", reason) if reason is not None else (None, "")

@@ -15,11 +15,29 @@ from harness.planning.schema import RunConfig
 
 
 def spec_of(config: RunConfig, graph: Graph) -> ModelSpec:
-    """Complete the configured model for ``graph``; raises ValueError when it has no features."""
+    """Complete the configured model for ``graph``; raises ValueError when it has no features, or no known classes."""
     if graph.features is None:
         raise ValueError(f"data set {graph.name} has no features: choose one that has, or another scenario")
     edge_width = 0 if graph.edge_features is None else graph.edge_features.shape[1]
-    return model_spec(asdict(config.model), graph.width, graph.classes, edge_width)
+    classes = graph.classes if config.scenario.name != "infer" else _classes_of(config, graph)
+    return model_spec(asdict(config.model), graph.width, classes, edge_width)
+
+
+def _classes_of(config: RunConfig, graph: Graph) -> int:
+    """Classes of the graph, or of trained parameters, which may know more; raises ValueError where both have none."""
+    if config.scenario.state is None:
+        if graph.classes == 0:
+            raise ValueError(
+                f"data set {graph.name} has no labels, so that the number of classes is unknown: "
+                "give the parameters of a trained model as scenario.state"
+            )
+        return graph.classes
+    if graph.task == "multilabel":
+        return graph.classes
+    one, two = (model_spec(asdict(config.model), 1, classes).parameters() for classes in (1, 2))
+    widest = [name for name, shape in one.items() if shape != two[name]][-1]
+    output = load_state(Path(config.scenario.state)).get(widest)
+    return graph.classes if output is None or not output.ndim else max(graph.classes, output.shape[-1])
 
 
 def neighbourhood_spec_of(config: RunConfig, graph: Graph) -> ModelSpec:

@@ -84,12 +84,25 @@ def print_results(groups: Iterable[Group], environments: dict[str, Any]) -> None
         console.print(title, markup=False)  # as the table's own title it would be wrapped to the table's width
         console.print(_table(table_rows))
         for row in table_rows:
-            for sentence in bounds.beaten(row, bounds.floor_of(table_rows)):
+            for sentence in [*bounds.beaten(row, bounds.floor_of(table_rows)), *_dense_share(row)]:
                 console.print(f"  {row.label}: {sentence}", markup=False)
         notes = {note for _, record in records for note in record.get("dataset", {}).get("notes", ())}
         messages = {text for _, record in records if (text := record.get("message"))}
         for sentence in [*sorted(notes), *sorted(messages)]:
             console.print(f"  {sentence}", markup=False)
+
+
+def _dense_share(row: Row) -> list[str]:
+    """Which share of the edges dense tiles held, and from which density on a tile was dense, where there were any."""
+    facts = row.record.get("facts", {})
+    shares, thresholds = facts.get("tiles"), facts.get("threshold")
+    if not isinstance(shares, Mapping) or not isinstance(thresholds, Mapping):
+        return []
+    return [
+        f"{name}: {share:.1%} of the edges in tiles that are dense from {thresholds[name]:g} on"
+        for name, share in shares.items()
+        if share and name in thresholds
+    ]
 
 
 def titles(tables: Mapping[str, Sequence[Group]]) -> list[str]:

@@ -158,6 +158,7 @@ def test_what_the_harness_refuses_is_refused(
         ("scenario", {"state": "best.npz"}, "cpu", r"leave out scenario\.state=best\.npz"),
         ("scenario", {"save_state": "best.npz"}, "cpu", r"leave out scenario\.save_state=best\.npz"),
         ("backend", {"replay": [2]}, "cpu", r"leave out backend\.replay=\[2\]"),
+        ("backend", {"forms": "panels"}, "cuda", r"leave out backend\.forms=panels"),
         ("backend", {"link": [1e9, 0.0]}, "cuda", r"leave out backend\.link="),
         ("backend", {"link": [1e9, 0.0]}, "cpu", r"machines have clocks of their own.*leave out backend\.link="),
     ],

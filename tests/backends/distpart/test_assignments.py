@@ -308,7 +308,7 @@ def test_dgl_is_asked_for_the_loads_of_the_task_or_refuses_them():
     types = (np.arange(graph.nodes)[:, None] % 3 == np.arange(3)).astype(np.int64)
 
     def asked(*columns):
-        return balance_of(graph, task_of(graph, 2, np.concatenate(columns, axis=1)))
+        return balance_of(graph, task_of(graph, 2, np.concatenate(columns, axis=1)), "metis")
 
     assert asked(ones) == {}
     assert asked(degrees) == {"balance_edges": True}
@@ -320,3 +320,26 @@ def test_dgl_is_asked_for_the_loads_of_the_task_or_refuses_them():
         with pytest.raises(Unsupported, match="balances the nodes of classes"):
             asked(*wrong)
     assigned(graph, task_of(graph, 3, np.concatenate([ones, degrees], axis=1)), "dgl")
+    other = replace(task_of(graph, 2), imbalance=1.2)
+    with pytest.raises(Unsupported, match=r"1\.03 times the mean, not scenario\.imbalance=1\.2"):
+        balance_of(graph, other, "metis")
+    assert balance_of(graph, other, "random") == {}
+
+
+@pytest.mark.needs_dgl
+def test_metis_of_dgl_balances_the_edges_that_parallel_edges_are():
+    from backends.dgl.partitioner import _without_parallel_edges
+    from backends.dgl.sampler import in_edges_of
+
+    graph = awkward_graph(4, 400, 3000)
+    parallel = in_edges_of(graph.csr, wide=True)
+    simple = _without_parallel_edges(parallel)
+    assert simple.num_edges() < parallel.num_edges()
+    np.testing.assert_array_equal(simple.in_degrees(), graph.csr.in_degrees)
+
+
+@pytest.mark.needs_dgl
+def test_random_parts_of_dgl_follow_the_seed():
+    graph = awkward_graph(4, 400, 3000)
+    parts = [assigned(graph, replace(task_of(graph, 4), seed=seed), "dgl", part_method="random") for seed in (1, 1, 2)]
+    assert (parts[0] == parts[1]).all() and (parts[0] != parts[2]).any()

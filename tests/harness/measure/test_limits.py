@@ -73,7 +73,14 @@ def test_without_the_edges_no_row_is_counted_and_there_is_no_ceiling(fixed):
     assert "fraction_of_ceiling" not in values
 
 
-@pytest.mark.parametrize("form", [{"panels": {"forward": 4}}, {"tiles": {"forward": 0.5}}])
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"panels": {"forward": 4}},
+        {"tiles": {"forward": 0.5}},
+        {"ranks": {"forms": [{"panels": {}, "tiles": {}}, {"panels": {"own": 2}, "tiles": {}}]}},
+    ],
+)
 def test_a_product_that_reads_its_edges_in_another_order_has_no_ceiling(fixed, form):
     assert "ceiling" in limits(FACTS, 1e-6, Cpu(2), [operand(1000)])["beaten"]
     values = limits(FACTS | form, 1e-6, Cpu(2), [operand(1000)])
@@ -84,6 +91,9 @@ def test_a_product_that_reads_its_edges_in_another_order_has_no_ceiling(fixed, f
 
 def test_facts_of_a_plug_ins_own_under_our_names_change_no_limit(fixed):
     own = {"panels": 4, "tiles": "none", "ranks": 2, "workers": "spawned"}
+    assert limits(FACTS | {"ranks": {"forms": "two"}}, 0.01, Cpu(2), [operand(1000)]) == limits(
+        FACTS, 0.01, Cpu(2), [operand(1000)]
+    )
     assert limits(FACTS | own, 0.01, Cpu(2), [operand(1000)]) == limits(FACTS, 0.01, Cpu(2), [operand(1000)])
 
 

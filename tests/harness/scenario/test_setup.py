@@ -1,12 +1,15 @@
 """State files: written, read back, refused for another model."""
 
 import resource
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from backends.model import initial_state
+from harness.planning.schema import ScenarioConfig
 from harness.scenario import scenario_class
-from harness.scenario.setup import load_state, save_state
+from harness.scenario.setup import load_state, save_state, spec_of
 from harness.verify.graphs import small_graph
 from tests.harness.scenario.test_train import config
 
@@ -47,3 +50,26 @@ def test_parameters_that_are_not_those_of_the_plan_are_refused(tmp_path):
     planned = config(state=str(tmp_path / "state.npz"), state_sha256="ab" * 32)
     with pytest.raises(ValueError, match="is not the file that was planned"):
         scenario_class("train")(planned, small_graph("multiclass", 4, weighted=False))
+
+
+def inference(model, state):
+    run = config(state=state)
+    return replace(run, scenario=ScenarioConfig(name="infer", state=state), model=replace(run.model, name=model))
+
+
+def test_without_labels_and_a_trained_model_the_number_of_classes_is_asked_for():
+    unlabelled = replace(small_graph("multiclass", 4, weighted=False), labels=None, classes=0, split=None, task="none")
+    with pytest.raises(ValueError, match=r"has no labels, so that the number of classes is unknown: .*scenario\.state"):
+        scenario_class("infer")(inference("gat", None), unlabelled)
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat", "sgc", "ngcn", "lightgcn"])
+def test_a_trained_model_may_know_more_classes_than_the_labels_of_a_graph(tmp_path, model):
+    labelled, path = small_graph("multiclass", 4, weighted=False), str(tmp_path / "state.npz")
+    trained = spec_of(inference(model, None), replace(labelled, classes=7))
+    save_state(tmp_path / "state.npz", initial_state(trained, 0))
+    for graph in (labelled, replace(labelled, labels=None, classes=0, split=None, task="none")):
+        scenario = scenario_class("infer")(inference(model, path), graph)
+        assert scenario.spec == trained
+    with pytest.raises(ValueError, match="train it with this model"):
+        scenario_class("infer")(inference(model, path), replace(labelled, classes=8))
