@@ -50,7 +50,8 @@ class PygTrainer(TorchTrainer):
 
     def structure(self, graph: Graph) -> PygStructure:
         """The whole graph, for each layer."""
-        hop = whole_graph(adjacency_of(graph, self.spec.name), self.spec.name, self.variant, self.device)
+        name, product = self.spec.name, self.spec.propagates
+        hop = whole_graph(adjacency_of(graph, name), name, self.variant, self.device, product)
         return PygStructure([hop] * self.spec.layers)
 
     def prepare(

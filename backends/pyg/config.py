@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import ClassVar
 
-from backends.model_names import MODELS
+from backends.model_names import MODELS, PROPAGATIONS
 from backends.registry import BackendConfig
 from backends.settings import input_setting, loss_setting
 
@@ -23,9 +23,10 @@ class PygConfig(BackendConfig):
 
     ``scatter`` is PyG's default path, messages gathered over a plain edge list; ``edge_index`` an ``EdgeIndex``,
     ``csr`` a ``torch.sparse`` matrix, ``torch_sparse`` a SparseTensor, ``compile`` the default by ``torch.compile``.
-    ``best`` was the fastest here: ``csr`` for gcn and sage, ``edge_index`` for products and gat, ``scatter`` in its mini
-    batches. NeighborLoader makes mini batches in ``workers`` loader processes, with all neighbours or
-    as many as the model's fanouts: the fanout of a node is that of its distance from the target, in every layer.
+    ``best`` was the fastest here: ``csr`` for gcn and sage, ``edge_index`` for gat and for products without a layer,
+    ``scatter`` in gat's mini batches. NeighborLoader makes mini batches in ``workers`` loader processes, with all
+    neighbours or as many as the model's fanouts: the fanout of a node is that of its distance from the target, in every
+    layer.
     ``trim`` applies ``trim_to_layer``. With ``loader=khop``,
     and with ``auto`` where NeighborLoader's sampler is not installed, this project's kernels make the same batches: the
     time to load is then ours and not PyG's. ``infer`` is one pass over the whole graph, or each layer in batches of
@@ -64,7 +65,7 @@ class PygConfig(BackendConfig):
         if self.variant != "best":
             return self.variant
         if model != "gat":
-            return "edge_index" if product else "csr"
+            return "edge_index" if product or model in PROPAGATIONS else "csr"
         return "scatter" if mini_batches else "edge_index"
 
     @property
