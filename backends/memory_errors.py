@@ -12,6 +12,10 @@ NO_MEMORY = re.compile(
     r"(CUDA|cuda error:|device)( is)? out of memory|CUDA_ERROR_OUT_OF_MEMORY|failed to allocate",
     re.I,
 )
+FROM_OUTSIDE = (
+    "from outside: the kernel ended no process for want of memory meanwhile. Look for what did, such as the limits of "
+    "a batch job or a daemon that watches memory, and measure again"
+)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import torch
 
-from backends.memory_errors import is_out_of_memory, kills
+from backends.memory_errors import FROM_OUTSIDE, is_out_of_memory, kills
 from backends.parallel import mapped, rank
 from backends.parallel.deadline import seconds_left, wait_for
 from backends.process_end import end_of
@@ -217,11 +217,13 @@ class RankPool:
     def _gone(self, process: RankProcess, name: str) -> RankEnded:
         code = process.process.wait()
         how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-        counted = kills()
-        is_memory_short = code == -signal.SIGKILL and (counted is None or counted != self.kills)
-        reason = ", with which the kernel ends a process when memory runs out" if is_memory_short else ""
-        sentence = f"rank {process.number} of {self.size} ended in {name!r} {how}{reason}"
-        return RankEnded(process.number, "oom" if is_memory_short else "error", sentence)
+        sentence, counted = f"rank {process.number} of {self.size} ended in {name!r} {how}", kills()
+        if code != -signal.SIGKILL:
+            return RankEnded(process.number, "error", sentence)
+        if counted is None or counted != self.kills:
+            reason = "with which the kernel ends a process when memory runs out"
+            return RankEnded(process.number, "oom", f"{sentence}, {reason}")
+        return RankEnded(process.number, "error", f"{sentence} {FROM_OUTSIDE}")
 
     def _late(self, silent: Sequence[RankProcess], name: str) -> RankFailed:
         """Return the error of the rank at fault: of the silent ones, the first that is not waiting for other ranks."""

@@ -202,7 +202,7 @@ class CellRun:
         try:
             yield
         except CellFailed as failure:
-            if self.ending and failure.status in ("timeout", "oom"):
+            if self.ending and failure.leaves_samples:
                 self._end(self._without_facts(failure, " in the process that was to end it"))
             elif self.tried_alone(self, failure):
                 self.close()
@@ -277,7 +277,7 @@ def _crowded(config: CellConfig) -> dict[str, float]:
 
 
 def _why_not_measured(failure: CellFailed, where: str = "") -> dict[str, str]:
-    """Why time or memory left a cell without an answer beside its samples; raises every other failure."""
-    if failure.status not in ("timeout", "oom"):
+    """Why time, memory or a signal left a cell without an answer beside its samples; raises every other failure."""
+    if not failure.leaves_samples:
         raise failure
     return {"status": f"not measured, {failure.status}{where}: {failure.message}"}

@@ -3,13 +3,8 @@
 import signal
 from importlib.util import find_spec
 
-from backends.memory_errors import NO_MEMORY, is_out_of_memory
+from backends.memory_errors import FROM_OUTSIDE, NO_MEMORY, is_out_of_memory
 from harness.store.statuses import STATUSES
-
-FROM_OUTSIDE = (
-    "the kernel ended no process for want of memory meanwhile. Look for what did, such as the limits of a batch job or "
-    "a daemon that watches memory, and measure again"
-)
 
 
 class CellFailed(Exception):
@@ -18,6 +13,11 @@ class CellFailed(Exception):
     def __init__(self, status: str, message: str, log_tail: str = "", parity: dict[str, object] | None = None) -> None:
         super().__init__(message)
         self.status, self.message, self.log_tail, self.parity = status, message, log_tail, parity
+
+    @property
+    def leaves_samples(self) -> bool:
+        """Whether samples that were taken before stay: time, memory or a signal from outside ended the process."""
+        return self.status in ("timeout", "oom") or FROM_OUTSIDE in self.message
 
 
 def status_of(error: BaseException) -> tuple[str, str]:
@@ -53,7 +53,7 @@ def status_of_exit(returncode: int, log_tail: str, is_memory_short: bool = True)
     """
     name = signal.Signals(-returncode).name if returncode < 0 else f"exit code {returncode}"
     if returncode == -signal.SIGKILL and not is_memory_short:
-        return "error", f"killed by signal {signal.SIGKILL:d} ({name}) from outside: {FROM_OUTSIDE}"
+        return "error", f"killed by signal {signal.SIGKILL:d} ({name}) {FROM_OUTSIDE}"
     if returncode == -signal.SIGKILL:
         return "oom", "killed by the kernel (SIGKILL), which it does when memory runs out"
     if NO_MEMORY.search(log_tail):
