@@ -16,6 +16,7 @@ FROM_OUTSIDE = (
     "from outside: the kernel ended no process for want of memory meanwhile. Look for what did, such as the limits of "
     "a batch job or a daemon that watches memory, and measure again"
 )
+VMSTAT = Path("/proc/vmstat")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -27,7 +28,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def kills() -> int | None:
     """Processes that the kernel ended for want of memory since it started; ``None`` where it does not count them."""
     with suppress(OSError, ValueError, IndexError):
-        lines = Path("/proc/vmstat").read_text(errors="replace").splitlines()
+        lines = VMSTAT.read_text(errors="replace").splitlines()
         return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
     return None
 
