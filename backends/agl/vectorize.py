@@ -60,6 +60,27 @@ class EdgeValues:
         return torch.from_numpy(out)
 
 
+@dataclass(frozen=True, eq=False)
+class NodeValues:
+    """What a builder's layers read of each node, computed for the nodes that are looked up, whatever the graph's size.
+
+    ``sums`` [nodes] are of the weights of in-edges, a mapped file; without them in-degrees come from ``indptr``.
+    """
+
+    builder: "LayerBuilder"
+    indptr: NDArray[np.integer]
+    sums: NDArray[np.float64] | None
+
+    @classmethod
+    def of(cls, graph: Graph, builder: "LayerBuilder", sums: NDArray[np.float64] | None = None) -> "NodeValues | None":
+        """The values of a whole graph, ``None`` where the builder reads none."""
+        return cls(builder, graph.csr.indptr, sums) if builder.reads_degrees else None
+
+    def __getitem__(self, nodes: Positions) -> Floats:
+        degrees = self.indptr[nodes + 1] - self.indptr[nodes] if self.sums is None else self.sums[nodes]
+        return self.builder.node_values(degrees)
+
+
 class LayerBuilder:
     """Builds the layer matrices of gcn, sage and gat from sampled edges: self loops, and gcn's symmetric weights.
 

@@ -67,17 +67,8 @@ class RayExecutor:
 
     def get(self, handles: Sequence[Any]) -> list[Any]:
         """Wait for results; re-raises an error of a task, and ChildProcessError where Ray stopped retrying one."""
-        failures = self.ray.exceptions
-        try:
-            return list(self.ray.get(list(handles)))
-        except failures.RayError as error:
-            # a task that reads results of one that Ray gave up on has the error of that one as its cause
-            cause = (error.cause or error) if isinstance(error, failures.RayTaskError) else error
-            if not isinstance(cause, failures.RayError):
-                raise cause from None
-            raise ChildProcessError(
-                f"Ray gave up on a task: repeat the command, which resumes here: {cause}"
-            ) from error
+        given_up = ChildProcessError("Ray gave up on a task: repeat the command, which resumes here")
+        return results_of(self.ray, handles, given_up)
 
     def wait(self, step: str, handles: Sequence[Any], progress: Progress) -> None:
         """Wait for one result after the other, all of which stay where they are; raises the first error at once."""
@@ -86,6 +77,29 @@ class RayExecutor:
             done, remaining = self.ray.wait(remaining)
             self.get(done)
             progress(step, len(handles) - len(remaining), len(handles))
+
+
+def results_of(ray: Any, handles: Sequence[Any], given_up: OSError | RuntimeError) -> list[Any]:
+    """Wait for results of tasks or actors; re-raises an error of theirs.
+
+    For an error of Ray itself (a process or node that died, no memory, a lost object) raises one of the type of
+    ``given_up``, with its message before Ray's.
+    """
+    failures = ray.exceptions
+    try:
+        return list(ray.get(list(handles)))
+    except failures.RayError as error:
+        # what reads results of a task that Ray gave up on has the error of that one as its cause
+        cause = (error.cause or error) if isinstance(error, failures.RayTaskError) else error
+        if not isinstance(cause, failures.RayError):
+            raise cause from error  # which has the trace of the other process
+        raise type(given_up)(f"{given_up}: {_reason(cause)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Ray's message; before the trace of an actor that could not be built, the error at its end."""
+    text = str(error).strip()
+    return f"{text.splitlines()[-1]}\n{text}" if "ray::" in text.partition("\n")[0] else text
 
 
 def _finished(result: Any) -> None:

@@ -166,7 +166,7 @@ def in_threads(work: Callable[[int], Result], numbers: range, threads: int) -> G
 def store_shard(
     work: Path | str, setup: FlattenTaskSetup, number: int, embed: bool, *parts: TargetNeighbourhoods
 ) -> list[Any]:
-    """Store: write a shard from all reducers' parts of its neighbourhoods; returns its sizes and distinct nodes.
+    """Store: write a shard from all reducers' parts of its neighbourhoods; returns its sizes.
 
     ``work`` is a folder, or a URL that the shard is uploaded to. One that an earlier run wrote is not written again.
     """
@@ -209,8 +209,8 @@ class FlattenRounds:
         shards = -(-len(targets) // records)
         lookups = in_threads(partial(stored_shard, self.work), range(shards), LOOKUPS)
         with closing(lookups) as by_earlier_runs:
-            for sizes_and_nodes in takewhile(lambda of_shard: of_shard is not None, by_earlier_runs):
-                totals.add(*sizes_and_nodes)
+            for sizes in takewhile(lambda of_shard: of_shard is not None, by_earlier_runs):
+                totals.add(sizes)
         if totals.shards == shards:
             return []
         per_request, loads = self.setup.draws_per_request, np.zeros(self.setup.reducers, dtype=np.int64)
@@ -223,7 +223,7 @@ class FlattenRounds:
             if per_request:
                 loads = loads + self.executor.get(answered)
             for shard in handles:
-                totals.add(*self.executor.get([shard])[0])
+                totals.add(self.executor.get([shard])[0])
                 self.progress("flatten", totals.shards, shards)
         return loads.tolist()
 

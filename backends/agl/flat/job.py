@@ -18,7 +18,16 @@ from backends.agl.flat.mapreduce import FlattenTaskSetup
 from backends.agl.flat.reader import MANIFEST
 from backends.agl.flat.rounds import Ints
 from backends.agl.flat.sampling_strategy import DRAWS, SamplingStrategy, StrategyError, check_sampler
-from backends.agl.flat.shards import FORMAT, IDENTITY, Sizes, Totals, shard_path, stored_shard, write_shard
+from backends.agl.flat.shards import (
+    FORMAT,
+    IDENTITY,
+    Sizes,
+    Totals,
+    count_distinct,
+    shard_path,
+    stored_shard,
+    write_shard,
+)
 from backends.agl.flat.source import Source
 from backends.folder_lock import locked
 from backends.kernels.extension import threads as kernel_threads
@@ -170,7 +179,7 @@ def _flatten_in(
         written = (partial / "shards").glob("*.parquet")  # by an earlier run
         _check_free_space(estimated_bytes - sum(shard.stat().st_size for shard in written), partial)
         announce(forecast(estimated_bytes, len(targets), job, partial))
-        totals = Totals(graph.nodes)
+        totals = Totals()
         if job.run_on == "ray":
             loads = _flatten_with_ray(partial, source, targets, job, totals, progress, edges)
         else:
@@ -180,7 +189,7 @@ def _flatten_in(
             shutil.rmtree(partial)
         raise
     shards = partial / "shards"
-    manifest = _manifest(graph, job, totals, source)
+    manifest = _manifest(graph, job, totals, source, count_distinct(partial, totals.shards, graph.nodes))
     manifest |= {IDENTITY: identity, "estimated_bytes": estimated_bytes, "reducer_loads": loads}
     if origin is not None:
         manifest |= {"tables": origin.tables}
@@ -290,7 +299,7 @@ def _flatten_here(
     pieces, identity = job.shards_of(targets), (partial / "identity").read_text()
     at_once = min(job.threads, len(pieces))
 
-    def shard(number: int) -> tuple[Sizes, Ints]:
+    def shard(number: int) -> Sizes:
         stored = stored_shard(partial, number)
         if stored is not None:
             return stored
@@ -300,8 +309,8 @@ def _flatten_here(
             return write_shard(partial, number, batches, source, job.embed, identity)
 
     with closing(in_threads(shard, range(len(pieces)), at_once)) as written:
-        for sizes, nodes in written:
-            totals.add(sizes, nodes)
+        for sizes in written:
+            totals.add(sizes)
             progress("flatten", totals.shards, len(pieces))
     return []
 
@@ -340,6 +349,7 @@ def _flatten_with_ray(
             loads = rounds.run(targets, job.shard_records, job.embed, totals)
             if place is not None:
                 fetch_shards(place, partial / "shards", totals.shards)
+                get_folder(f"{place}/sizes", partial / "sizes")
             return loads
     finally:
         cluster.release()
@@ -354,8 +364,7 @@ def fetch_shards(place: str, folder: Path, count: int) -> None:
         raise OSError(f"{place}: {lost}: delete that folder and repeat the command")
 
 
-def _manifest(graph: Graph, job: FlattenJob, totals: Totals, source: Source) -> dict[str, Any]:
-    distinct_nodes = int(totals.seen.sum())
+def _manifest(graph: Graph, job: FlattenJob, totals: Totals, source: Source, nodes: int) -> dict[str, Any]:
     return {
         "graph": graph.name,
         "sha256": graph.sha256,
@@ -371,7 +380,7 @@ def _manifest(graph: Graph, job: FlattenJob, totals: Totals, source: Source) -> 
         "embed": job.embed,
         "shards": totals.shards,
         "sizes": asdict(totals.sizes),
-        "distinct_nodes": distinct_nodes,
-        "duplication": totals.sizes.nodes / distinct_nodes,
+        "distinct_nodes": nodes,
+        "duplication": totals.sizes.nodes / nodes,
         "engine": job.run_on,
     }

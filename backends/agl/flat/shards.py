@@ -4,7 +4,7 @@ A shard is a Parquet file with one row per target (section 3.2.2, the triple of 
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,10 +18,11 @@ from backends.kernels.sampling import distinct
 from backends.kernels.wire import Pieces
 from backends.places import get_files, holds
 from backends.progress import gibibytes
-from datasets.array_files import save_array
+from datasets.array_files import create_array, save_array
 from datasets.features import Features, SparseFeatures
 from datasets.graph import NO_SPLIT, SPLITS, Graph
 
+NODES_AT_ONCE = 1 << 20
 FEATURE_BYTES = 64 << 20  # of a shard's nodes that are written at once
 LARGEST_RECORD = (1 << 31) - (1 << 16)  # bytes: a page of Parquet and a message of protobuf have less than 2 GiB
 SPLIT_NAMES = [*SPLITS, "none"]
@@ -201,17 +202,17 @@ class Sizes:
             self.shared_bytes += 4 * features.shape[1] * len(nodes)
 
 
+@dataclass
 class Totals:
-    """Sizes of the shards so far, their number, and a bit for each of the graph's nodes that they hold."""
+    """Sizes of the shards so far, and their number."""
 
-    def __init__(self, nodes: int) -> None:
-        self.sizes, self.shards, self.seen = Sizes(), 0, np.zeros(nodes, dtype=bool)
+    sizes: Sizes = field(default_factory=Sizes)
+    shards: int = 0
 
-    def add(self, sizes: Sizes, nodes: Ints) -> None:
-        """Count a shard by its sizes and its distinct nodes."""
+    def add(self, sizes: Sizes) -> None:
+        """Count a shard."""
         self.sizes.add(sizes)
         self.shards += 1
-        self.seen[nodes] = True
 
 
 def shard_path(folder: Path, number: int) -> Path:
@@ -226,8 +227,8 @@ def features_path(shard: Path) -> Path:
 
 def write_shard(
     partial: Path, number: int, batches: Iterable[EncodedBatch], source: Source, embed: bool, identity: str
-) -> tuple[Sizes, Ints]:
-    """Write a shard to ``partial/shards``, then its sizes and distinct nodes, which it returns, to ``partial/sizes``.
+) -> Sizes:
+    """Write a shard to ``partial/shards``, then its sizes, which it returns, and distinct nodes to ``partial/sizes``.
 
     Columns: ``id``, ``label`` (a list: one class, or 0/1 per class), ``split``, ``graph_feature`` (protobuf). Without
     ``embed`` a second file holds every node's features once. The metadata of both name the job, by its ``identity``.
@@ -252,7 +253,7 @@ def write_shard(
     unnamed = counts.with_suffix(".tmp")
     save_array(unnamed, np.concatenate((astuple(sizes), nodes)))
     unnamed.replace(counts)
-    return sizes, nodes
+    return sizes
 
 
 def _write_tables(path: Path, tables: Iterable[Any]) -> int:
@@ -314,16 +315,16 @@ def _feature_lists(features: Features) -> dict[str, Any]:
     return {name: pa.LargeListArray.from_arrays(offsets, pa.array(array)) for name, array in entries.items()}
 
 
-def stored_shard(partial: Path | str, number: int) -> tuple[Sizes, Ints] | None:
-    """Sizes and distinct nodes of a shard that an earlier run wrote to a folder or URL, ``None`` where none did."""
+def stored_shard(partial: Path | str, number: int) -> Sizes | None:
+    """Sizes of a shard that an earlier run wrote to a folder or URL, ``None`` where none did."""
     name = _counts_name(number)
     if isinstance(partial, Path):
         is_stored = (partial / name).is_file() and shard_path(partial / "shards", number).is_file()
-        return _read_counts(partial / name) if is_stored else None
+        return _read_counts(partial / name)[0] if is_stored else None
     if not holds(f"{partial}/{name}"):
         return None
     with TemporaryDirectory(prefix="agl-") as folder:
-        return _read_counts(get_files(partial, [name], Path(folder)) / name)
+        return _read_counts(get_files(partial, [name], Path(folder)) / name)[0]
 
 
 def _counts_name(number: int) -> str:
@@ -331,5 +332,23 @@ def _counts_name(number: int) -> str:
 
 
 def _read_counts(path: Path) -> tuple[Sizes, Ints]:
-    counts, nodes = np.split(np.load(path), [len(fields(Sizes))])
+    """The sizes and the distinct nodes of a shard, ascending and mapped."""
+    counts, nodes = np.split(np.load(path, mmap_mode="r"), [len(fields(Sizes))])
     return Sizes(*counts.tolist()), nodes
+
+
+def count_distinct(partial: Path, shards: int, nodes: int) -> int:
+    """Count the nodes of a graph that any of the shards has, by the lists in ``partial/sizes``.
+
+    A mapped file has a bit for each of the graph's ``nodes``, and lists are read in pieces: memory grows with neither.
+    """
+    bits = create_array(partial / "distinct.npy", np.uint8, (-(-nodes // 8),))
+    for number in range(shards):
+        in_shard = _read_counts(partial / _counts_name(number))[1]
+        for start in range(0, len(in_shard), NODES_AT_ONCE):
+            some = in_shard[start : start + NODES_AT_ONCE]
+            places, bit = some // 8, np.uint8(1) << (some % 8).astype(np.uint8)
+            firsts = np.flatnonzero(np.diff(places, prepend=-1))  # of the nodes that share a byte
+            bits[places[firsts]] |= np.bitwise_or.reduceat(bit, firsts)
+    blocks = (bits[start : start + NODES_AT_ONCE] for start in range(0, len(bits), NODES_AT_ONCE))
+    return sum(int(np.bitwise_count(block).sum()) for block in blocks)

@@ -29,6 +29,7 @@ from backends.agl.infer.map_stage import (
     round_name,
     scatter_rows,
     write_matrices,
+    write_node_values,
 )
 from backends.agl.infer.mapreduce import InferenceTaskSetup
 from backends.agl.networks import Slice, model_slices
@@ -55,6 +56,7 @@ class LocalInference:
 
     def map(self) -> None:
         """Write the matrices of all layers, once for all runs."""
+        self.job = replace(self.job, node_values=write_node_values(self.job, self.space))
         write_matrices(self.job, self.space, self.progress)
 
     def run(self) -> Floats:
@@ -151,12 +153,11 @@ class LocalInference:
         """Round K + 1: the prediction head on the targets' embeddings."""
         job = self.job
         last = self.space.open(embeddings_name(job.spec.layers - 1))
-        targets = np.arange(job.graph.nodes) if job.targets is None else job.targets
-        scores = np.empty((len(targets), job.spec.classes), dtype=np.float32)
-        for start in range(0, len(targets), TARGETS_AT_ONCE):
+        scores = np.empty((job.graph.nodes if job.targets is None else len(job.targets), job.spec.classes), np.float32)
+        for start in range(0, len(scores), TARGETS_AT_ONCE):
             span = slice(start, start + TARGETS_AT_ONCE)
-            scores[span] = networks.score(head, last[span if job.targets is None else targets[span]])
-        self.computed["scores"] = len(targets)
+            scores[span] = networks.score(head, last[span if job.targets is None else job.targets[span]])
+        self.computed["scores"] = len(scores)
         return scores
 
     def facts(self) -> dict[str, Any]:
@@ -230,9 +231,7 @@ class InferenceRounds:
         if pieces:
             samples = self._all("map hubs", [self._start(mapreduce.sample_hub, piece) for piece in pieces])
             job = self.job = replace(job, hubs=mapreduce.merge_samples(job, pieces, executor.get(samples)))
-        self.loads = self._loads(pieces)
-        computed = {"needed": job.needed, "node_values": job.node_values}
-        self.setup = executor.put(replace(setup, options=options | {"hubs": job.hubs}, computed=computed))
+        self.setup = executor.put(replace(setup, options=options | {"hubs": job.hubs}, computed={"needed": job.needed}))
         self.pieces = len(pieces)
 
     def run(self) -> tuple[Floats, dict[str, Any]]:
@@ -293,13 +292,15 @@ class InferenceRounds:
         return matrix_name(self.job, layer) + ("" if self.job.needed[layer + 1] is None else f"-{layer + 1}")
 
     def _scores(self, embeddings: list[Any]) -> Floats:
-        targets = np.arange(self.job.graph.nodes) if self.job.targets is None else self.job.targets
-        scores = np.empty((len(targets), self.job.spec.classes), dtype=np.float32)
-        order = np.argsort(targets, kind="stable")
-        firsts = [first for first, _ in self.job.parts]
-        places = np.split(order, np.searchsorted(targets[order], firsts))[1:]
+        targets, classes = self.job.targets, self.job.spec.classes
+        scores = np.empty((self.job.graph.nodes if targets is None else len(targets), classes), dtype=np.float32)
+        places: list[Any] = [slice(*span) for span in self.job.parts]
+        if targets is not None:
+            order = np.argsort(targets, kind="stable")
+            places = np.split(order, np.searchsorted(targets[order], [first for first, _ in self.job.parts]))[1:]
         running = [
-            self._start(mapreduce.score_targets, p, targets[rows], embeddings[p]) for p, rows in enumerate(places)
+            self._start(mapreduce.score_targets, p, None if targets is None else targets[rows], embeddings[p])
+            for p, rows in enumerate(places)
         ]
         for rows, handle in zip(places, self._all("score", running), strict=True):
             scores[rows] = self.executor.get([handle])[0]
@@ -317,16 +318,18 @@ class InferenceRounds:
         self.executor.wait(step, running, self.progress)
         return running
 
-    def _loads(self, pieces: Any) -> list[int]:
-        """Number of in-edges that each Map task reads, without those of hubs, which are sampled in pieces."""
-        degrees = np.diff(self.job.edges.csr.indptr).astype(np.int64)
+    def _load(self, first: int, last: int) -> int:
+        """Number of in-edges that a partition's Map task reads, without those of hubs, which are sampled in pieces."""
+        degrees = np.diff(self.job.edges.csr.indptr[first : last + 1])
         if SAMPLERS[self.job.sampling.method].by_place:
             degrees = np.minimum(degrees, max(fanout for fanout in self.job.sampling.fanouts if fanout is not None))
-        degrees[np.unique([piece.node for piece in pieces]).astype(np.int64)] = 0
-        return [int(degrees[first:last].sum()) for first, last in self.job.parts]
+        if self.job.hubs is not None:
+            hubs = self.job.hubs.nodes
+            degrees[hubs[np.searchsorted(hubs, first) : np.searchsorted(hubs, last)] - first] = 0
+        return int(degrees.sum(dtype=np.int64))
 
     def _facts(self) -> dict[str, Any]:
-        masks = self.job.needed[1 + self.first_layer :]
+        masks, loads = self.job.needed[1 + self.first_layer :], [self._load(*span) for span in self.job.parts]
         computed = [self.job.graph.nodes if mask is None else int(mask.sum()) for mask in masks]
         rows = {"rounds": self.job.spec.layers + 1, "partitions": len(self.job.parts), "embeddings": sum(computed)}
-        return rows | {"hub_pieces": self.pieces, "largest_load": max(self.loads, default=0)}
+        return rows | {"hub_pieces": self.pieces, "largest_load": max(loads, default=0)}

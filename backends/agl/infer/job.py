@@ -15,9 +15,9 @@ from numpy.typing import DTypeLike, NDArray
 from backends.agl.config import MOST_ON_RAY
 from backends.agl.flat.rounds import InEdgeTable
 from backends.agl.flat.sampling_strategy import SamplingStrategy
-from backends.agl.networks import SENT, builder_of, check_state, model_slices, send, width_of
+from backends.agl.networks import SENT, check_state, model_slices, send, width_of
 from backends.agl.user_model import UserModelSpec
-from backends.agl.vectorize import EdgeValues
+from backends.agl.vectorize import NodeValues
 from backends.kernels import sample_neighbors
 from backends.kernels.operand import partition_rows
 from backends.model import ModelSpec, State
@@ -190,8 +190,9 @@ class InferenceJob:
 
     ``strategy`` says which in-edges a layer reads; without one they are uniform by ``spec.fanouts``, or all. ``table``
     holds the edges that pass ``filtering``, and the column that the strategy samples by with its sums
-    (``flat.source``); without it they are the graph's, and its edge weights. Raises ValueError for a model, targets,
-    sampling or partitions that do not fit the graph.
+    (``flat.source``); without it they are the graph's, and its edge weights. ``node_values`` are what layers read of
+    each node, from degrees of the whole graph: gcn's scale, a user's in-degrees; Map writes or computes them. Raises
+    ValueError for a model, targets, sampling or partitions that do not fit the graph.
     """
 
     graph: Graph
@@ -204,6 +205,7 @@ class InferenceJob:
     table: InEdgeTable | None = None
     hubs: HubSamples | None = None
     least_partitions: int = 1
+    node_values: NodeValues | NDArray[np.floating] | None = None
 
     def __post_init__(self) -> None:
         check_state(self.spec, self.state, "the state")
@@ -286,11 +288,6 @@ class InferenceJob:
         return self.sampling.fanouts[layer]
 
     @cached_property
-    def node_values(self) -> NDArray[np.floating] | None:
-        """What layers read of each node, from degrees of the whole graph: gcn's scale, a user's in-degrees."""
-        return EdgeValues.of(self.graph, builder_of(self.spec)).nodes
-
-    @cached_property
     def needed(self) -> list[Mask | None]:
         """Per layer k (0: features), the nodes whose embedding some target depends on; ``None`` for all nodes."""
         layers = self.spec.layers
@@ -300,9 +297,9 @@ class InferenceJob:
         mask[self.targets] = True
         masks: list[Mask | None] = [mask]
         for layer in reversed(range(layers)):
-            computed, mask = np.flatnonzero(mask), mask.copy()
-            for start in range(0, len(computed), ROWS_AT_ONCE):
-                rows = computed[start : start + ROWS_AT_ONCE]
+            computed, mask = mask, mask.copy()
+            for start in range(0, len(mask), ROWS_AT_ONCE):
+                rows = start + np.flatnonzero(computed[start : start + ROWS_AT_ONCE])
                 mask[self.in_edges(rows, layer)[0].indices] = True
             masks.insert(0, mask)
         return masks

@@ -1,14 +1,17 @@
 """GraphInfer's Map stage (AGL, section 3.4): the matrix of every layer, written by partition and read in each round."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from backends.agl.flat.source import add_weights
 from backends.agl.infer.job import InferenceJob, Mask, Workspace
+from backends.agl.networks import builder_of
 from backends.agl.user_model import UserModelSpec
 from backends.agl.user_network import Edges
-from backends.agl.vectorize import EdgeValues
+from backends.agl.vectorize import EdgeValues, NodeValues
 from backends.base.layered import LayerMatrix
 from backends.base.sparse_rows import tensor
 from backends.progress import Progress
@@ -38,6 +41,28 @@ def distinct_layers(job: InferenceJob) -> list[int]:
     return [names.index(name) for name in dict.fromkeys(names)]
 
 
+def write_node_values(job: InferenceJob, space: Workspace) -> NDArray[np.floating] | None:
+    """Write what layers read of each node, a partition at a time; ``None`` where they read nothing.
+
+    It is a file, as gcn reads the value of an edge's source in every partition: computing it each time takes longer.
+    """
+    name, graph, builder = "node_values", job.graph, builder_of(job.spec)
+    if not builder.reads_degrees:
+        return None
+    if not space.finished(name):
+        sums = None
+        if graph.edge_weights is not None:
+            sums = add_weights(graph, space.create("weighted_degrees", (graph.nodes,), np.float64))
+        computed = NodeValues(builder, graph.csr.indptr, sums)
+        values = space.create(name, (graph.nodes,), computed[np.empty(0, dtype=np.int64)].dtype)
+        for first, last in job.parts:
+            values[first:last] = computed[np.arange(first, last)]
+            space.release(values[first:last])
+        space.finish(name)
+        space.drop("weighted_degrees")
+    return space.open(name)
+
+
 def write_matrices(job: InferenceJob, space: Workspace, progress: Progress) -> None:
     """Map: write the matrix of each distinct fanout, for the rows that its first layer computes."""
     for layer in range(job.spec.layers):
@@ -52,7 +77,7 @@ def needed_rows(mask: Mask | None, first: int, last: int) -> NDArray[np.int64]:
     return np.arange(first, last) if mask is None else first + np.flatnonzero(mask[first:last])
 
 
-def scatter_rows(values: NDArray[np.float32], rows: NDArray[np.int64], first: int, last: int) -> NDArray[np.float32]:
+def scatter_rows(values: NDArray[Any], rows: NDArray[np.int64], first: int, last: int) -> NDArray[Any]:
     """Scatter values of ascending ``rows`` to all nodes of a partition; zeros elsewhere."""
     if len(rows) == last - first:
         return values
@@ -83,16 +108,19 @@ def partition_matrix(job: InferenceJob, layer: int, first: int, last: int) -> tu
     return csr, (scale[csr.destinations + first] * weight * scale[csr.indices]).astype(np.float32), None
 
 
-def _write(job: InferenceJob, layer: int, name: str, space: Workspace, progress: Progress) -> None:
-    counts = np.zeros(job.graph.nodes, dtype=np.int64)
+def _edge_counts(job: InferenceJob, layer: int) -> Iterator[NDArray[np.int64]]:
+    """The number of edges of each node that a layer's matrix has, a partition at a time: counted twice, never kept."""
     for first, last in job.parts:
         rows = needed_rows(job.needed[layer + 1], first, last)
-        counts[rows] = job.degrees(rows, layer)
-    counts += job.spec.has_loops
-    nnz, nodes = int(counts.sum()), job.graph.nodes
+        yield scatter_rows(job.degrees(rows, layer), rows, first, last) + job.spec.has_loops
+
+
+def _write(job: InferenceJob, layer: int, name: str, space: Workspace, progress: Progress) -> None:
+    nnz, nodes = sum(int(counts.sum()) for counts in _edge_counts(job, layer)), job.graph.nodes
     dtype = index_dtype(max(nnz, nodes))
     indptr = space.create(f"{name}/indptr", (nodes + 1,), dtype)
-    indptr[1:] = np.cumsum(counts)
+    for (first, last), counts in zip(job.parts, _edge_counts(job, layer), strict=True):
+        indptr[first + 1 : last + 1] = int(indptr[first]) + np.cumsum(counts)
     indices = space.create(f"{name}/indices", (nnz,), dtype)
     weight = space.create(f"{name}/weight", (nnz,), np.float32) if job.spec.name == "gcn" else None
     places = space.create(f"{name}/positions", (nnz,), np.int64) if job.spec.reads_edges else None

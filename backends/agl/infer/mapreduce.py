@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from backends.agl import networks
 from backends.agl.flat.rounds import InEdges, sample_parts
 from backends.agl.flat.source import Source
-from backends.agl.infer.job import HubSamples, InferenceJob, Nodes, RowFile
+from backends.agl.infer.job import ROWS_AT_ONCE, HubSamples, InferenceJob, Nodes, RowFile
 from backends.agl.infer.map_stage import (
     compacted,
     embeddings_name,
@@ -27,7 +27,8 @@ from backends.agl.infer.map_stage import (
     partition_matrix,
     scatter_rows,
 )
-from backends.agl.networks import model_slices
+from backends.agl.networks import builder_of, model_slices
+from backends.agl.vectorize import NodeValues
 from backends.base.layered import LayerMatrix
 from backends.kernels.samplers import SAMPLERS
 from backends.model import ModelSpec, State
@@ -53,13 +54,20 @@ def hub_pieces(job: InferenceJob, threshold: int) -> list[HubPiece]:
     if threshold < 1 or sampling.replacement or None in sampling.fanouts or SAMPLERS[sampling.method].by_place:
         return []
     indptr = job.edges.csr.indptr
-    hubs = np.flatnonzero(np.diff(indptr) > threshold)
+    hubs = _hubs(indptr, threshold)
     rows = zip(hubs.tolist(), indptr[hubs].tolist(), indptr[hubs + 1].tolist(), strict=True)
     return [
         HubPiece(node, first, min(first + threshold, end))
         for node, start, end in rows
         for first in range(start, end, threshold)
     ]
+
+
+def _hubs(indptr: NDArray[np.integer], threshold: int) -> Nodes:
+    """Nodes of more than ``threshold`` in-edges, looked for in blocks of rows."""
+    blocks = (indptr[first : first + ROWS_AT_ONCE + 1] for first in range(0, len(indptr) - 1, ROWS_AT_ONCE))
+    hubs = [number * ROWS_AT_ONCE + np.flatnonzero(np.diff(block) > threshold) for number, block in enumerate(blocks)]
+    return np.concatenate([np.empty(0, dtype=np.int64), *hubs])
 
 
 def sample_piece(job: InferenceJob, piece: HubPiece) -> Nodes:
@@ -106,7 +114,9 @@ class InferenceTaskSetup:
     def job(self) -> InferenceJob:
         """The job with its graph and edges memory-mapped."""
         source = _open(self.source)
-        job = InferenceJob(source.graph, self.spec, self.state, table=source.table, **self.options)
+        values = NodeValues.of(source.graph, builder_of(self.spec), source.weighted_degrees)
+        options = {"table": source.table, "node_values": values} | self.options
+        job = InferenceJob(source.graph, self.spec, self.state, **options)
         vars(job).update(self.computed)
         return job
 
@@ -206,9 +216,11 @@ def read_embeddings(setup: InferenceTaskSetup, layer: int, index: int) -> list[A
     return [np.load(setup.work / f"{embeddings_name(layer)}.npy", mmap_mode="r")[rows]]
 
 
-def score_targets(setup: InferenceTaskSetup, index: int, targets: Nodes, embeddings: Floats) -> list[Any]:
-    """Return the logits of the targets of a partition."""
-    if not len(targets):
-        return [np.empty((0, setup.spec.classes), np.float32)]
-    rows = needed_rows(setup.job().needed[-1], *setup.parts[index])
-    return [networks.score(setup.slice(setup.spec.layers), embeddings[np.searchsorted(rows, targets)])]
+def score_targets(setup: InferenceTaskSetup, index: int, targets: Nodes | None, embeddings: Floats) -> list[Any]:
+    """Return the logits of the targets of a partition, ``None`` for all of its nodes."""
+    if targets is not None:
+        if not len(targets):
+            return [np.empty((0, setup.spec.classes), np.float32)]
+        rows = needed_rows(setup.job().needed[-1], *setup.parts[index])
+        embeddings = embeddings[np.searchsorted(rows, targets)]
+    return [networks.score(setup.slice(setup.spec.layers), embeddings)]

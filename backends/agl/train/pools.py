@@ -15,12 +15,13 @@ from backends.agl.train.worker import TrainingJob, TrainingWorker, WorkerProcess
 from backends.base.gradient_exchange import Call, Servers
 from backends.base.parameter_server import ParameterLayout, ParameterServer, UpdateRules
 from backends.parallel import ray_cluster as cluster
+from backends.parallel.executor import results_of
 from backends.parallel.ranks import RankEnded, shared_pool
 from datasets.graph import Graph
 
 RESTARTS = 3
 ADVICE = "all-reduce cannot go on without it: train again, or choose strategy=sync, whose workers are restarted"
-GONE = f"a parameter server or a worker could not be started again (at most {RESTARTS} restarts each): train again"
+GONE = f"Ray gave up on a parameter server or a worker, after at most {RESTARTS} restarts of each: train again"
 
 
 class Pool(Protocol):
@@ -116,16 +117,8 @@ def ask_actors(names: Sequence[str], calls: Sequence[Call]) -> list[Any]:
             actors[at] = ray.get_actor(names[at])
         except ValueError as error:  # a name that Ray has forgotten
             raise RuntimeError(GONE) from error
-    return answers_of(ray, [getattr(actors[at], method).remote(*arguments) for at, method, arguments in calls])
-
-
-def answers_of(ray: Any, running: Sequence[Any]) -> list[Any]:
-    """Wait for the answers of actors; re-raises an actor's error, RuntimeError for one that cannot be restarted."""
-    try:
-        answers: list[Any] = ray.get(list(running))
-    except ray.exceptions.RayActorError as error:
-        raise RuntimeError(f"{GONE}\n{error}") from error
-    return answers
+    running = [getattr(actors[at], method).remote(*arguments) for at, method, arguments in calls]
+    return results_of(ray, running, RuntimeError(GONE))
 
 
 class RayPool:
@@ -159,9 +152,10 @@ class RayPool:
         self.each("traffic", [()] * rules.workers)
 
     def each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Call a method of every worker and wait for all answers."""
+        """Call a method of every worker and wait for all answers; raises RuntimeError where Ray gave up on one."""
         pairs = zip(self.workers, arguments, strict=True)
-        return answers_of(self.ray, [getattr(worker, method).remote(*of_worker) for worker, of_worker in pairs])
+        running = [getattr(worker, method).remote(*of_worker) for worker, of_worker in pairs]
+        return results_of(self.ray, running, RuntimeError(GONE))
 
     def close(self) -> None:
         """Kill the actors, release Ray, remove the folder."""

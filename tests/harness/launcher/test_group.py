@@ -109,7 +109,7 @@ def test_fresh_processes_take_samples_of_equally_many_calls_and_verify_once(tmp_
 def test_a_cell_that_ends_in_a_later_process_is_a_failed_cell(tmp_path, graph, monkeypatch, counted, status):
     killed, send, kernel = [], Child.send, tmp_path / "vmstat"
     kernel.write_text(counted.replace("8", "7"))
-    monkeypatch.setattr("harness.measure.memory.PROC", tmp_path)
+    monkeypatch.setattr("backends.memory_errors.VMSTAT", kernel)
 
     def kill_third(child, message):
         killed.extend([child.tree] if message["do"] == "open" and message["first"] is False else [])
@@ -395,6 +395,6 @@ def test_what_workers_share_is_told_too_and_loader_processes_are_none(monkeypatc
 
 
 def test_a_kernel_that_tells_no_memory_leaves_it_out_of_the_record(tmp_path, graph, monkeypatch):
-    monkeypatch.setattr("harness.measure.memory.PROC", tmp_path)
+    monkeypatch.setattr("backends.memory_errors.VMSTAT", kernel)
     (record,), _ = run(tmp_path, cell(graph, measure={"memory": True}))
     assert record["status"] == "ok" and "memory" not in record

@@ -9,12 +9,15 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from backends.agl.train.pools import RayPool
 from backends.agl.train.worker import WorkerClock
 from backends.parallel import ray_cluster as cluster
+from backends.parallel.executor import RayExecutor
 from harness.launcher.process import end_tree
 from tests.backends.agl.train.test_parameter_server import prepared, same
 from tests.cells import eventually, mark_processes, marked
@@ -123,7 +126,11 @@ def damaged(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("every", "message"), [(0, "checkpoint_every=0 it has no checkpoint"), (5, "could not be started again")]
+    ("every", "message"),
+    [
+        (0, "^a parameter server ended, and with checkpoint_every=0 it has no checkpoint"),
+        (5, "^Ray gave up on a parameter server or a worker, .*: ValueError: .* is no complete checkpoint"),
+    ],
 )
 def test_a_server_that_cannot_go_on_ends_the_training_with_a_reason(ray, every, message):
     """One without a checkpoint, and one whose checkpoint is damaged; nobody waits for ever."""
@@ -144,6 +151,38 @@ def test_a_server_that_cannot_go_on_ends_the_training_with_a_reason(ray, every, 
 def test_actors_that_need_not_wait_learn(strategy):
     losses, _ = trained(workers=2, strategy=strategy, epochs=12)
     assert losses[-1] < losses[0]
+
+
+LOST = {
+    "OutOfMemoryError": ("a process was killed by the memory monitor",),
+    "NodeDiedError": ("the node of the actor died",),
+    "ObjectLostError": ("00ff", None, "here"),
+    "RaySystemError": (OSError("the store is gone"),),
+    "ActorDiedError": (),
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+@pytest.mark.parametrize("behind", [False, True], ids=["own", "of what it reads"])
+def test_whatever_ray_gives_up_for_is_a_sentence_of_the_pool_and_of_the_executor(ray, name, behind):
+    lost = getattr(ray.exceptions, name)(*LOST[name])
+    error = ray.exceptions.RayTaskError("each", "its trace", lost) if behind else lost
+
+    def fail(handles):
+        raise error
+
+    pool, executor = object.__new__(RayPool), object.__new__(RayExecutor)
+    pool.ray = executor.ray = SimpleNamespace(get=fail, exceptions=ray.exceptions)
+    pool.workers = []
+    with pytest.raises(
+        RuntimeError, match=r"^Ray gave up on a parameter server or a worker, .*: train again: "
+    ) as of_pool:
+        pool.each("traffic", [])
+    with pytest.raises(
+        ChildProcessError, match=r"^Ray gave up on a task: repeat the command, which resumes"
+    ) as of_task:
+        executor.get([])
+    assert all(str(raised.value).endswith(f": {lost}") for raised in (of_pool, of_task))
 
 
 def test_what_a_worker_raises_reaches_the_caller(pair):
