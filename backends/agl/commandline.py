@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from backends.agl.cluster import Cluster
 from backends.agl.config import MOST_ON_RAY, RUN_ON
-from backends.progress import Progress, silent
+from backends.progress import Progress, announce, silent
 from backends.settings import setting, settings_in
 from datasets.features import LAYOUTS
 from datasets.graph import Graph
@@ -57,6 +57,15 @@ def refuse_other_run_on(stated: Mapping[str, str], run_on: str, prefix: str = "-
         if used_by != run_on:
             other = f"{prefix}{used_by}"
             raise ValueError(f"{prefix}{run_on} does not use {option}: leave it out, or give {other}")
+
+
+def announce_small_batches(largest: int, size: int, targets: int) -> None:
+    """Say where batches have at most ``largest`` targets, not ``size`` of them or all, as each is of one shard."""
+    if largest < min(size, targets):
+        announce(
+            f"batches have at most {largest:,} targets, not -c batch_size={size}: each is of one shard, so flatten "
+            "with larger --shard-records for larger batches"
+        )
 
 
 @dataclass(frozen=True)

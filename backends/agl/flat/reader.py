@@ -165,6 +165,11 @@ class GraphFeatureReader:
     def __len__(self) -> int:
         return int(self.manifest["sizes"]["records"])
 
+    @property
+    def largest(self) -> int:
+        """Records of the largest shard, which no batch exceeds: the first, as only the last may have fewer."""
+        return len(self.strings(0)) if self.shards else 0
+
     def batches(
         self, size: int, seed: int | None = None, split: str | None = None, shards: Sequence[int] | None = None
     ) -> Iterator[Records]:

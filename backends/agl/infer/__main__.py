@@ -17,6 +17,7 @@ from backends.agl.cluster import Cluster
 from backends.agl.commandline import (
     InferSettings,
     add_table_options,
+    announce_small_batches,
     read_infer_settings,
     read_tables,
     refuse_other_run_on,
@@ -209,6 +210,7 @@ def score_shards(
         raise ValueError(f"{parsed.input} holds the targets that were flattened: leave out -t, or give the graph")
     reader = GraphFeatureReader(parsed.input)
     check_shards(reader, parsed.model, model)
+    announce_small_batches(reader.largest, settings.batch_size, len(reader))
     inference = RecordInference(reader, model.spec, model.state, settings.batch_size)
     ids, scores = inference.run(progress)
     return reader.names(ids) if (parsed.input / NAMES).is_file() else ids, scores, inference.facts()

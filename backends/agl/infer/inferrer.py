@@ -19,7 +19,7 @@ import torch
 from backends.agl.backend import AglTrainer
 from backends.agl.config import AglConfig
 from backends.agl.flat.flattener import strategy_of
-from backends.agl.flat.job import FlattenJob, check_columns, flatten_to
+from backends.agl.flat.job import check_columns
 from backends.agl.flat.reader import GraphFeatureReader, sampling_of
 from backends.agl.flat.sampling_strategy import StrategyError, columns_of, refuse_unused_columns
 from backends.agl.flat.source import Source
@@ -28,6 +28,7 @@ from backends.agl.infer.job import InferenceJob, Workspace, needs_table
 from backends.agl.infer.map_stage import matrix_name
 from backends.agl.networks import builder_of, network_of
 from backends.agl.sampled_graph import SampledGraph
+from backends.agl.train.shard_source import FlattenedTargets
 from backends.agl.vectorize import matrices_of_records
 from backends.base.facts import spmm_facts
 from backends.base.inferrer import TorchInferrer
@@ -82,10 +83,13 @@ class NeighbourhoodInference:
 
 
 class RecordInference:
-    """Scores the targets of GraphFlat's shards, ``size`` records at a time, from their stored neighbourhoods alone."""
+    """Scores the targets of GraphFlat's shards, up to ``size`` at a time, from their stored neighbourhoods alone.
+
+    A batch is of one shard: ``self.size`` is the size that batches have.
+    """
 
     def __init__(self, reader: GraphFeatureReader, spec: ModelSpec, state: State, size: int) -> None:
-        self.reader, self.spec, self.size, self.computed = reader, spec, size, 0
+        self.reader, self.size, self.computed = reader, min(size, reader.largest), 0
         self.strategy, self.builder = sampling_of(reader), builder_of(spec)
         self.network = _network(spec, state, bool(reader.manifest.get("sparse")))
 
@@ -151,7 +155,7 @@ class _JobInferrer:
         torch.set_num_threads(training.threads)
         all_nodes = len(plan.nodes) == graph.nodes and (plan.nodes[1:] > plan.nodes[:-1]).all()
         targets = None if all_nodes else plan.nodes
-        self.plan = plan
+        self.plan, self.training = plan, training
         self.job = sampled_job(self.config, graph, spec, state, targets, training.seed)
         self.start(clock)
 
@@ -276,17 +280,13 @@ class RecordInferrer(_JobInferrer):
     """Scores records that GraphFlat wrote in ``prepare``, as did the module that GraphInfer replaced (section 3.4)."""
 
     def start(self, clock: Clock) -> None:
-        """Flatten the targets into a temporary folder."""
-        job = self.job
-        self.folder = Path(tempfile.mkdtemp(prefix="graphfeatures-"))
-        targets = np.arange(job.graph.nodes) if job.targets is None else job.targets
-        self.ids = targets if job.graph.node_ids is None else np.asarray(job.graph.node_ids)[targets]
+        """Flatten the targets into a temporary folder, in shards of whole batches."""
+        job, size = self.job, self.plan.size or BATCH
+        self.ids = self.plan.nodes if job.graph.node_ids is None else np.asarray(job.graph.node_ids)[self.plan.nodes]
+        self.flattened = FlattenedTargets(self.config, job.graph, job.spec, self.training)
         with clock.phase("flatten"):
-            embed, threads = self.config.features == "embedded", torch.get_num_threads()
-            flat = FlattenJob(job.sampling, job.filtering, embed, threads=threads)
-            flatten_to(self.folder / "shards", job.graph, np.unique(targets), flat)
-        reader = GraphFeatureReader(self.folder / "shards")
-        self.inference = RecordInference(reader, job.spec, job.state, self.plan.size or BATCH)
+            reader = self.flattened.flatten(BatchPlan(np.unique(self.plan.nodes), size))
+        self.inference = RecordInference(reader, job.spec, job.state, size)
 
     def infer(self, clock: Clock) -> Floats:
         """Score all records."""
@@ -297,9 +297,13 @@ class RecordInferrer(_JobInferrer):
         return scores[np.searchsorted(ids, self.ids)]
 
     def facts(self) -> dict[str, Any]:
-        """Computed embeddings, batch size, and bytes of the shards."""
-        stored = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
-        return self.inference.facts() | {"bytes_on_disk": stored}
+        """Computed embeddings, batch size, bytes of the shards and stored nodes per distinct node."""
+        return self.inference.facts() | self.flattened.facts(self.inference.reader)
+
+    def close(self) -> None:
+        """Remove the shards."""
+        if hasattr(self, "flattened"):
+            self.flattened.remove()
 
 
 class FullGraphInferrer(TorchInferrer):

@@ -14,7 +14,7 @@ import numpy as np
 
 from backends.ablation import resolve
 from backends.agl.backend import AglTrainer
-from backends.agl.commandline import TrainSettings, read_train_settings, run_command
+from backends.agl.commandline import TrainSettings, announce_small_batches, read_train_settings, run_command
 from backends.agl.config import STRATEGIES, AglConfig
 from backends.agl.flat.reader import GraphFeatureReader, sampling_of
 from backends.agl.flat.sampling_strategy import check_sampler, refuse_unused_columns
@@ -190,7 +190,9 @@ def trained(parsed: argparse.Namespace, settings: TrainSettings, shards: Path, o
     reader = GraphFeatureReader(shards)
     manifest, stated = reader.manifest, [pair.partition("=")[0] for pair in parsed.config]
     with closing(prepared_trainer(parsed.model, shards, parsed.strategy, settings, stated)) as trainer:
-        announce_small_batches(trainer.plan, settings.workers)
+        plan = trainer.plan
+        if isinstance(plan, ShardPlan):
+            announce_small_batches(max(plan.trained), settings.batch_size, len(plan.nodes) // settings.workers)
         announce_one_class(trainer.graph)
         checkpoints = Checkpoints(output, inputs_of(trainer.spec, parsed.strategy, settings, manifest))
         with step_progress() as progress:
@@ -208,17 +210,6 @@ def inputs_of(spec: ModelSpec, strategy: str, settings: TrainSettings, manifest:
     code = spec.sha256 if isinstance(spec, UserModelSpec) else None
     stated = {name: value for name, value in asdict(settings).items() if name != "threads"}
     return {"model": asdict(spec), "code": code, "strategy": strategy, "settings": stated, "shards": manifest}
-
-
-def announce_small_batches(plan: BatchPlan, workers: int) -> None:
-    """Say where batches are smaller than asked for, as each is of one shard, and what to do."""
-    if isinstance(plan, ShardPlan) and plan.size is not None:
-        largest = max(plan.trained)
-        if largest < min(plan.size, len(plan.nodes) // workers):
-            announce(
-                f"batches have at most {largest:,} targets, not -c batch_size={plan.size}: each is of one shard, so "
-                "flatten with larger --shard-records for larger batches"
-            )
 
 
 def announce_one_class(graph: Graph) -> None:

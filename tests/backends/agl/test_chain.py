@@ -245,6 +245,16 @@ def test_a_model_of_samples_per_target_is_not_scored_on_ray(tmp_path, capsys):
     assert "a model of --scope target is scored by neighbourhoods" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("size", "said"), [(30, True), (9, False)])
+def test_batches_that_shards_make_smaller_than_asked_for_are_told(tmp_path, capsys, size, said):
+    chain(tmp_path, "sage", "-s", "uniform(3)", "--weight", "none", "--shard-records", "9")
+    capsys.readouterr()
+    scored = ["-i", str(tmp_path / "flat"), "-o", str(tmp_path / "out"), "-c", f"batch_size={size}"]
+    assert infer.main(["-m", str(tmp_path / "model.safetensors"), *scored]) == 0
+    assert (f"batches have at most 9 targets, not -c batch_size={size}" in capsys.readouterr().err) == said
+    assert json.loads((tmp_path / "out" / "facts.json").read_text())["batch"] == 9
+
+
 def test_another_folders_files_are_never_removed(trained, tmp_path, capsys):
     folder, files = trained
     (tmp_path / "out" / "work").mkdir(parents=True)
