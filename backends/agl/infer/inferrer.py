@@ -178,15 +178,12 @@ def sampled_job(
         refuse_unused_columns(spec, strategy, config.filter, columns_of(graph), graph.name)
     except (FilterError, StrategyError) as error:
         raise Unsupported(str(error)) from error
-    if strategy.scope == "target" and strategy.method != "full" and config.infer == "graphinfer":
+    if strategy.scope == "target" and config.infer == "graphinfer":
         raise Unsupported(
             "GraphInfer computes one embedding of each node, not one for every target as with backend.scope=target: "
             "choose backend.infer=neighbourhood"
         )
-    if strategy.method == "full":
-        spec, strategy = replace(spec, fanouts=()), replace(strategy, scope="node")
-    else:
-        spec = replace(spec, fanouts=strategy.fanouts)
+    spec = replace(spec, fanouts=() if strategy.method == "full" else strategy.fanouts)
     return InferenceJob(graph, spec, state, targets, strategy, config.partitions, config.filter)
 
 

@@ -147,7 +147,7 @@ def check_shards(reader: GraphFeatureReader, path: Path, model: TrainedModel) ->
 def _drawn(strategy: SamplingStrategy | None) -> SamplingStrategy | None:
     """The strategy without what ``full``, which draws nothing, does not read."""
     whole = strategy is not None and strategy.method == "full"
-    return replace(strategy, seed=0, scope="node") if strategy is not None and whole else strategy
+    return replace(strategy, seed=0) if strategy is not None and whole else strategy
 
 
 def refuse_other_weights(model: TrainedModel, weighted: bool, source: str) -> None:
