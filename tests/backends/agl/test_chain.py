@@ -16,6 +16,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from backends.agl.flat import __main__ as flat
+from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.infer import __main__ as infer
 from backends.agl.train import __main__ as train
 
@@ -91,7 +92,7 @@ def test_every_strategy_scores_alike_from_tables_a_graph_and_shards(model, sampl
         options += ["-f", filtering] if filtering else []
         files = chain(folder, model, *options, *(["--shared"] if shared else []))
         stated = ["-m", str(folder / "model.safetensors"), "-c", "threads=1"]
-        by_default = "batch_size=9" if scope == "target" else "partitions=3"
+        by_default = "batch_size=9" if scope == "target" and sampling != "full()" else "partitions=3"
         assert infer.main([*stated, by_default, *files, "-o", str(folder / "tables")]) == 0
         stated += ["batch_size=9"]
         assert infer.main([*stated, "infer=neighbourhood", *files, "-o", str(folder / "hoods")]) == 0
@@ -150,7 +151,10 @@ def trained(tmp_path_factory):
         (lambda folder, files: files[:2], "give either tables, by -n and -e, or a folder, by -i"),
         (lambda folder, files: [*files, "-i", str(folder / "flat")], "give either tables"),
         (lambda folder, files: ["-i", str(folder)], "holds neither graph.json nor shards"),
-        (lambda folder, files: ["-i", str(folder / "foreign")], "manifest.json is not GraphFlat's, it lacks shards"),
+        (
+            lambda folder, files: ["-i", str(folder / "foreign")],
+            "manifest.json is not GraphFlat's, it lacks graph, shards",
+        ),
         (lambda folder, files: [*files, "--features", "a"], "the model takes 2 features, tables has 1"),
         (lambda folder, files: [*files, "-t", str(folder / "stranger.csv")], "no node has this id"),
         (lambda folder, files: ["-i", str(folder / "other")], "was sampled by .*fanouts=.4, 4.*was trained on"),
@@ -253,6 +257,49 @@ def test_batches_that_shards_make_smaller_than_asked_for_are_told(tmp_path, caps
     assert infer.main(["-m", str(tmp_path / "model.safetensors"), *scored]) == 0
     assert (f"batches have at most 9 targets, not -c batch_size={size}" in capsys.readouterr().err) == said
     assert json.loads((tmp_path / "out" / "facts.json").read_text())["batch"] == 9
+
+
+def test_whole_neighbourhoods_have_no_scope_and_are_scored_by_the_rounds_of_graphinfer(tmp_path):
+    files = chain(tmp_path, "gcn", "-s", "full()", "--scope", "target")
+    manifest = json.loads((tmp_path / "flat" / "manifest.json").read_text())
+    (tmp_path / "flat" / "manifest.json").write_text(
+        json.dumps(manifest | {"strategy": manifest["strategy"] | {"scope": "target"}})  # as an earlier version wrote
+    )
+    batches = GraphFeatureReader(tmp_path / "flat").encoded_batches(99)
+    assert {batch.manifest["strategy"]["scope"] for batch in batches} == {"node"}
+    for name, source in (("tables", [*files, "-c", "partitions=2"]), ("shards", ["-i", str(tmp_path / "flat")])):
+        scored = ["-m", str(tmp_path / "model.safetensors"), "-o", str(tmp_path / name), *source]
+        assert infer.main(scored) == 0
+    assert json.loads((tmp_path / "tables" / "facts.json").read_text())["rounds"] == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"strategy": {"method": "uniform"}}, "'fanouts'"),
+        ({"strategy": {"fanouts": [3, 3], "method": "uniform", "size": 3}}, "'size'"),
+        ({"strategy": {"fanouts": ["3", 3], "method": "uniform"}}, "fanouts is"),
+        ({"strategy": 3}, "strategy is 3"),
+        ({"graph": None}, "graph"),
+        ({"shards": "3"}, "shards is '3'"),
+        ({"sizes": {}}, "'records'"),
+        ({"draws": "x"}, "draws is 'x'"),
+        ({"tables": [1]}, "tables is"),
+    ],
+    ids=str,
+)
+def test_an_edited_manifest_is_refused_in_one_sentence(trained, tmp_path, capsys, change, reason):
+    folder, _ = trained
+    shutil.copytree(folder / "flat", tmp_path / "flat")
+    path = tmp_path / "flat" / "manifest.json"
+    facts = json.loads(path.read_text()) | change
+    path.write_text(json.dumps({name: value for name, value in facts.items() if value is not None or name == "filter"}))
+    shards = ["-i", str(tmp_path / "flat")]
+    assert train.main(["-m", "gcn", *shards, "-o", str(tmp_path / "other.safetensors")]) == 2
+    refused = capsys.readouterr().err
+    assert infer.main(["-m", str(folder / "model.safetensors"), *shards, "-o", str(tmp_path / "out")]) == 2
+    for error in (refused, capsys.readouterr().err):
+        assert re.search(rf"manifest.json .*{reason}", error) and "\n" not in error.strip()
 
 
 def test_another_folders_files_are_never_removed(trained, tmp_path, capsys):
