@@ -55,7 +55,7 @@ from datasets.csr import index_dtype
 from datasets.graph import Graph
 from datasets.tables.node_stream import NAMES
 
-Answer = tuple[Any, Any, dict[str, Any]]  # ids, scores, facts
+Answer = tuple[Any, Any, dict[str, Any], str]  # ids, scores, facts, and the column of ids in a table of them
 CLAIMED = "of-graphinfer"
 RESULTS = ("scores.npy", "nodes.npy", "nodes.parquet", "facts.json")  # nodes in one of the two
 OF_RUN_ON = {"hub_threshold": "ray", "threads": "local"}  # settings: a task of Ray has one thread
@@ -75,7 +75,10 @@ def parser() -> argparse.ArgumentParser:
         help="in place of tables: folder of a prepared graph, or of GraphFlat's shards, any fsspec path",
     )
     options.add_argument(
-        "-o", "--output", required=True, help="folder for scores.npy, nodes.npy, facts.json, any fsspec path"
+        "-o",
+        "--output",
+        required=True,
+        help="folder for scores.npy, nodes.npy (.parquet where ids are text), facts.json, any fsspec path",
     )
     options.add_argument(
         "-t",
@@ -119,9 +122,9 @@ def infer(parsed: argparse.Namespace, settings: InferSettings) -> str:
     try:
         with locked(output / "work"):
             refuse_other_files(output)
-            ids, scores, facts = scored(parsed, settings)
+            ids, scores, facts, column = scored(parsed, settings)
             facts |= {"seconds": time.perf_counter() - start, "engine": settings.run_on}
-            write_results(output, ids, scores, facts)
+            write_results(output, ids, scores, facts, column)
     except ValueError:
         if is_new:
             shutil.rmtree(output, ignore_errors=True)
@@ -213,7 +216,8 @@ def score_shards(
     announce_small_batches(reader.largest, settings.batch_size, len(reader))
     inference = RecordInference(reader, model.spec, model.state, settings.batch_size)
     ids, scores = inference.run(progress)
-    return reader.names(ids) if (parsed.input / NAMES).is_file() else ids, scores, inference.facts()
+    names = reader.names(ids) if (parsed.input / NAMES).is_file() else ids
+    return names, scores, inference.facts(), column_of_ids(parsed, model)
 
 
 def graph_of(parsed: argparse.Namespace, model: TrainedModel, progress: Progress) -> tuple[Graph, Path]:
@@ -242,7 +246,7 @@ def score_graph(
     refuse_other_weights(model, graph.edge_weights is not None, source)
     strategy = model.trained_by or model.strategy  # a column that steered the samples was not dropped
     refuse_unused_columns(model.spec, strategy, model.filtering, columns_of(graph), source)
-    column = getattr(parsed, "id", model.tables.get("id", "id"))
+    column = column_of_ids(parsed, model)
     targets = None if parsed.targets is None else targets_of(parsed.targets, graph, folder, column)
     job = InferenceJob(graph, model.spec, model.state, targets, model.strategy, settings.partitions, model.filtering)
     try:
@@ -255,7 +259,12 @@ def score_graph(
         row = row_of(error.edge, graph, table_options_of(parsed, model.tables).undirected)
         advice = "correct it, or train with a filter that leaves such edges out"
         raise StrategyError(f"{source}: row {row}: {error.reason}: {advice}") from error
-    return ids_of(graph, folder, targets), scores, facts
+    return ids_of(graph, folder, targets), scores, facts, column
+
+
+def column_of_ids(parsed: argparse.Namespace, model: TrainedModel) -> str:
+    """The column of ids in tables of targets: of the command line, else of the training."""
+    return str(getattr(parsed, "id", model.tables.get("id", "id")))
 
 
 def by_rounds(
@@ -292,13 +301,16 @@ def forecast(job: InferenceJob, output: Path) -> str:
     return f"{rounds} will take up to {gibibytes(size)} of disk ({gibibytes(free)} are free)"
 
 
-def write_results(output: Path, ids: Any, scores: Any, facts: dict[str, Any]) -> None:
-    """Write the results, whole or not at all, ``facts.json`` last; then remove what the run worked with."""
+def write_results(output: Path, ids: Any, scores: Any, facts: dict[str, Any], column: str) -> None:
+    """Write the results, whole or not at all, ``facts.json`` last; then remove what the run worked with.
+
+    ``column`` is that of ids that are text.
+    """
     unnamed = claimed(output) / "results"
     try:
         unnamed.mkdir(exist_ok=True)
         save_array(unnamed / "scores.npy", scores)
-        nodes = save_ids(unnamed / "nodes.npy", ids)
+        nodes = save_ids(unnamed, ids, column)
         (unnamed / "facts.json").write_text(json.dumps(facts, indent=1))
         for name in ("scores.npy", nodes.name, "facts.json"):
             (unnamed / name).replace(output / name)

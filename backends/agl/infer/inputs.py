@@ -17,7 +17,7 @@ from backends.agl.flat.sampling_strategy import (
 from backends.agl.infer.job import Nodes, refuse_other_widths
 from backends.agl.model_file import TrainedModel, read_model
 from backends.agl.networks import read_state, spec_from_state
-from datasets.array_files import save_array, save_pieces
+from datasets.array_files import save_array
 from datasets.features import SparseFeatures, refuse_not_finite
 from datasets.graph import Graph
 from datasets.tables.columns import id_kind
@@ -25,8 +25,6 @@ from datasets.tables.node_stream import NAMES
 from datasets.tables.reading import read_table
 
 ROWS_AT_ONCE = 1 << 16
-BYTES_AT_ONCE = 1 << 26  # of names
-PADDED_BYTES, PADDING = 1 << 30, 16  # of names as text of equal length: most bytes, and most for a byte of the names
 SAMPLING = ("fanouts", "seed", "sampler", "replacement", "slope")
 
 
@@ -87,24 +85,17 @@ def ids_of(graph: Graph, graph_folder: Path, targets: Nodes | None) -> Any:
     return ids if targets is None else ids[targets]
 
 
-def save_ids(path: Path, ids: Any) -> Path:
-    """Write ids as ``.npy`` and return its path: numbers, or names as text of equal length, a block of them at a time.
+def save_ids(folder: Path, ids: Any, column: str) -> Path:
+    """Write ids into a folder, as ``-t`` reads them, and return the file.
 
-    Where one long name makes that a large file of little but padding, it is ``.parquet`` with the column ``id``.
+    Numbers are ``nodes.npy``, text is ``column`` of ``nodes.parquet``.
     """
     if isinstance(ids, np.ndarray):
-        save_array(path, ids)
+        save_array(path := folder / "nodes.npy", ids)
         return path
-    from pyarrow import compute, parquet, table
+    from pyarrow import parquet, table
 
-    kind = np.dtype(f"<U{compute.max(compute.utf8_length(ids)).as_py() or 1}")
-    if len(ids) * kind.itemsize > max(PADDED_BYTES, PADDING * ids.nbytes):
-        path = path.with_suffix(".parquet")
-        parquet.write_table(table({"id": ids}), path)
-        return path
-    rows = max(BYTES_AT_ONCE // kind.itemsize, 1)
-    blocks = (ids[start : start + rows].to_numpy(zero_copy_only=False) for start in range(0, len(ids), rows))
-    save_pieces(path, kind, (len(ids),), (block.astype(kind) for block in blocks))
+    parquet.write_table(table({column: ids}), path := folder / "nodes.parquet")
     return path
 
 

@@ -59,7 +59,9 @@ def tables(folder: Path, nodes=NODES, edges=EDGES, ending="parquet") -> list[str
 
 def scores_of(folder: Path) -> dict:
     """Scores by id."""
-    return dict(zip(np.load(folder / "nodes.npy").tolist(), np.load(folder / "scores.npy"), strict=True))
+    table = folder / "nodes.parquet"  # of ids that are text
+    ids = parquet.read_table(table).columns[0].to_pylist() if table.exists() else np.load(folder / "nodes.npy").tolist()
+    return dict(zip(ids, np.load(folder / "scores.npy"), strict=True))
 
 
 def chain(folder: Path, model: str, *options: str, given_tables=None) -> list[str]:
@@ -116,12 +118,26 @@ def test_a_graph_that_flatten_keeps_is_scored_whole_and_names_stay(tmp_path, cap
     parquet.write_table(pa.table({"id": words[[7, 3]]}), tmp_path / "some.parquet")
     few = ["-t", str(tmp_path / "some.parquet"), "-o", str(tmp_path / "few")]
     assert infer.main(["-m", str(tmp_path / "model.safetensors"), *files, *few]) == 0
-    assert np.load(tmp_path / "few" / "nodes.npy").tolist() == words[[7, 3]].tolist()
+    assert [*scores_of(tmp_path / "few")] == words[[7, 3]].tolist()
     shutil.rmtree(tmp_path / "flat" / "graph")
     shards = ["-i", str(tmp_path / "flat"), "-o", str(tmp_path / "shards")]
     assert infer.main(["-m", str(tmp_path / "model.safetensors"), *shards]) == 0
     assert all(np.allclose(row, read[word], atol=1e-5) for word, row in scores_of(tmp_path / "shards").items())
-    assert sorted(path.name for path in (tmp_path / "few").iterdir()) == ["facts.json", "nodes.npy", "scores.npy"]
+    assert sorted(path.name for path in (tmp_path / "few").iterdir()) == ["facts.json", "nodes.parquet", "scores.npy"]
+
+
+def test_ids_that_are_text_are_written_as_targets_are_read(tmp_path):
+    words = np.array([f"user {number}" for number in IDS])
+    nodes = {"user": words} | {name: column for name, column in NODES.items() if name != "id"}
+    edges = EDGES | {"source": words[SOURCES], "target": words[TARGETS]}
+    files = chain(tmp_path, "gcn", "--id", "user", given_tables=tables(tmp_path, nodes, edges))
+    for number, source in enumerate((files, ["-i", str(tmp_path / "flat")])):
+        model = ["-m", str(tmp_path / "model.safetensors")]
+        assert infer.main([*model, *source, "-o", str(tmp_path / f"first {number}")]) == 0
+        few = ["-t", str(tmp_path / f"first {number}" / "nodes.parquet"), "-o", str(tmp_path / f"again {number}")]
+        assert infer.main([*model, *files, *few]) == 0
+        first, again = (scores_of(tmp_path / f"{name} {number}") for name in ("first", "again"))
+        assert [*first] == [*again] and all(np.allclose(first[word], again[word], atol=1e-5) for word in first)
 
 
 def test_targets_in_csv_that_look_like_numbers_meet_ids_that_are_text(tmp_path):
@@ -132,7 +148,7 @@ def test_targets_in_csv_that_look_like_numbers_meet_ids_that_are_text(tmp_path):
     (tmp_path / "some.csv").write_text(f"id\n{words[7]}\n{words[3]}\n")
     few = ["-t", str(tmp_path / "some.csv"), "-o", str(tmp_path / "few")]
     assert infer.main(["-m", str(tmp_path / "model.safetensors"), *files, *few]) == 0
-    assert np.load(tmp_path / "few" / "nodes.npy").tolist() == words[[7, 3]].tolist()
+    assert [*scores_of(tmp_path / "few")] == words[[7, 3]].tolist()
 
 
 @pytest.fixture(scope="module")

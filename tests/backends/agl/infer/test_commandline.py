@@ -15,7 +15,6 @@ import pytest
 from pyarrow import parquet
 from safetensors.numpy import save_file
 
-from backends.agl.infer import inputs
 from backends.agl.infer.__main__ import main
 from backends.folder_lock import locked
 from datasets.tables.node_stream import NAMES
@@ -76,12 +75,11 @@ def test_numbers_that_are_no_ids_of_the_tables_are_refused(saved_inference, caps
     assert "targets.npy: no node has the id 31: leave it out" in capsys.readouterr().err
 
 
-def test_names_that_would_be_mostly_padding_are_a_table_beside_the_scores(saved_inference, monkeypatch, capsys):
+def test_names_are_a_table_beside_the_scores(saved_inference, capsys):
     folder, command, _ = saved_inference
     names = ["n" * 4000, *(f"user {number}" for number in range(1, 40))]
     table = pa.table({"id": np.arange(40), "name": pa.array(names, pa.large_string())})
     parquet.write_table(table, folder / "graph" / NAMES)
-    monkeypatch.setattr(inputs, "PADDED_BYTES", 1 << 10)
     assert main(command) == 0
     assert sorted(path.name for path in (folder / "out").iterdir()) == ["facts.json", "nodes.parquet", "scores.npy"]
     assert parquet.read_table(folder / "out" / "nodes.parquet").column("id").to_pylist() == names
@@ -89,15 +87,6 @@ def test_names_that_would_be_mostly_padding_are_a_table_beside_the_scores(saved_
         (folder / "out" / name).unlink()
     assert main(command) == 2
     assert "out/nodes.parquet is there and not of a run that can go on" in capsys.readouterr().err
-
-
-def test_names_of_which_one_is_long_take_the_room_of_their_text(tmp_path, monkeypatch):
-    names = pa.array(["ö" * 4000, "", *(f"user {number}" for number in range(2000))], pa.large_string())
-    monkeypatch.setattr(inputs, "PADDED_BYTES", 0)
-    path = inputs.save_ids(tmp_path / "nodes.npy", names)
-    assert [*tmp_path.iterdir()] == [path] and path.name == "nodes.parquet" and path.stat().st_size < 1 << 17
-    assert parquet.read_table(path).column("id").to_pylist() == names.to_pylist()
-    assert inputs.save_ids(tmp_path / "nodes.npy", names[2:]).name == "nodes.npy"
 
 
 def test_finished_scores_are_never_overwritten(saved_inference, capsys):

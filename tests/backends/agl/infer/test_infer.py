@@ -7,7 +7,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +16,6 @@ from backends.agl import user_network
 from backends.agl.commandline import read_infer_settings
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.flat.source import Source
-from backends.agl.infer import inputs
 from backends.agl.infer import job as job_module
 from backends.agl.infer.__main__ import by_rounds, forecast
 from backends.agl.infer.drivers import LocalInference
@@ -264,17 +262,6 @@ def test_sparse_features_turn_dense_within_the_memory_of_a_partition(tmp_path, m
     monkeypatch.setattr(user_network, "dense_rows", lambda rows: turned.append(dense_rows(rows)) or turned[-1])
     assert inference(tmp_path, graph, spec, {}).run().shape == (300, 3)
     assert 1 << 19 < max(rows.nbytes for rows in turned) <= 1 << 20
-
-
-def test_names_are_written_a_block_at_a_time(tmp_path, monkeypatch):
-    names = pa.array(["ö" * 4000, "", *(f"user {number}" for number in range(2000))], pa.large_string())
-    monkeypatch.setattr(inputs, "BYTES_AT_ONCE", 1 << 20)
-    tracemalloc.start()
-    inputs.save_ids(tmp_path / "nodes.npy", names)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    saved = np.load(tmp_path / "nodes.npy")
-    assert saved.tolist() == names.to_pylist() and saved.dtype == "<U4000" and peak < saved.nbytes / 4
 
 
 def users_model(graph, send, receive, layer=LAYER):
