@@ -29,8 +29,13 @@ FEATURES = {"features", "feature_columns", "feature_values"}
 
 
 def first_line(error: BaseException) -> str:
-    """The message of an error; of one that another process raised, without the error and trace that Ray adds."""
+    """The message of an error; of one that another process raised, without the error and trace that Ray adds.
+
+    Want of memory, of which Python says nothing more, has advice.
+    """
     cause = getattr(error, "cause", None)
+    if isinstance(error, MemoryError):
+        return "out of memory: give a smaller -c batch_size, or --memory where tables were being read"
     return str(error).partition("\n")[0] if cause is None else first_line(cause)
 
 

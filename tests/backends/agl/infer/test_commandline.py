@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from backends.agl.infer.__main__ import main
 from backends.folder_lock import locked
@@ -170,6 +170,11 @@ def spoiled(folder, graph, **arrays):
     replace(graph, **arrays).save(folder / "graph")
 
 
+def changed_model(folder, parameters):
+    path = folder / "model.safetensors"
+    save_file(load_file(path) | {name: np.asarray(value) for name, value in parameters.items()}, path)
+
+
 def cut(path):
     path.write_bytes(path.read_bytes()[:150])
 
@@ -207,6 +212,8 @@ def with_nan(array, row):
             lambda path: save_file({"layers.0.weight": np.ones(6, np.float32)}, path / "model.safetensors"),
             "give matrices",
         ),
+        (lambda path: changed_model(path, {"layers.0.att_src": np.float32(1)}), "layers.0.att_src of shape (): give"),
+        (lambda path: changed_model(path, {"head.weight": np.ones(3, np.float32)}), "head.weight of shape (3,): give"),
     ],
 )
 def test_unusable_files_are_named_and_nothing_is_written(saved_inference, capsys, spoil, message):
@@ -216,6 +223,15 @@ def test_unusable_files_are_named_and_nothing_is_written(saved_inference, capsys
     assert main([*command, "-t", str(folder / "targets.npy")]) in (1, 2)
     assert message in capsys.readouterr().err
     assert not (folder / "out").exists()
+
+
+def test_want_of_memory_is_told_with_advice(saved_inference, monkeypatch, capsys):
+    def fail(*arguments):
+        raise MemoryError
+
+    monkeypatch.setattr("backends.agl.infer.__main__.scored", fail)
+    assert main(saved_inference[1]) == 1
+    assert "error: out of memory: give a smaller -c batch_size, or --memory" in capsys.readouterr().err
 
 
 def test_a_full_disk_leaves_no_scores(saved_inference):
