@@ -106,13 +106,8 @@ def inferred(parsed: argparse.Namespace) -> str:
         return f"uploaded what was finished before: {place}/scores.npy"
     if settings.address:
         ray_cluster.reach(settings.address)
-    with ExitStack() as places:
-        parsed.output = places.enter_context(written(place, "facts.json", command))
-        parsed.model = places.enter_context(fetched(parsed.model))
-        if parsed.input is not None:
-            parsed.input = places.enter_context(fetched(parsed.input, only="graph"))
-        if parsed.targets is not None:
-            parsed.targets = places.enter_context(fetched(parsed.targets))
+    refuse_other_options(parsed, settings)
+    with written(place, "facts.json", command) as parsed.output:
         return f"{infer(parsed, settings)}: {place}/scores.npy"
 
 
@@ -120,8 +115,13 @@ def infer(parsed: argparse.Namespace, settings: InferSettings) -> str:
     """Score shards, a prepared graph or tables; an interrupted run resumes from ``OUTPUT/work``."""
     output, is_new, start = parsed.output, not parsed.output.exists(), time.perf_counter()
     try:
-        with locked(output / "work"):
+        with locked(output / "work"), ExitStack() as places:
             refuse_other_files(output)
+            parsed.model = places.enter_context(fetched(parsed.model))
+            if parsed.input is not None:
+                parsed.input = places.enter_context(fetched(parsed.input, only="graph"))
+            if parsed.targets is not None:
+                parsed.targets = places.enter_context(fetched(parsed.targets))
             ids, scores, facts, column = scored(parsed, settings)
             facts |= {"seconds": time.perf_counter() - start, "engine": settings.run_on}
             write_results(output, ids, scores, facts, column)
@@ -153,11 +153,8 @@ def refuse_other_files(output: Path) -> None:
 def scored(parsed: argparse.Namespace, settings: InferSettings) -> Answer:
     """Read the model and what it scores, and score it."""
     torch.set_num_threads(settings.threads)
-    stated = [pair.partition("=")[0] for pair in parsed.config]
+    stated = stated_settings(parsed)
     model = model_of(parsed.model, settings, stated, parsed.code)
-    from_tables = "nodes" in parsed or "edges" in parsed
-    if from_tables == (parsed.input is not None) or ("nodes" in parsed) != ("edges" in parsed):
-        raise ValueError("give either tables, by -n and -e, or a folder, by -i")
     from_shards = parsed.input is not None and is_shards(parsed.input)
     if from_shards and settings.infer == "graphinfer":
         raise ValueError(
@@ -168,15 +165,27 @@ def scored(parsed: argparse.Namespace, settings: InferSettings) -> Answer:
         what = "the targets of shards are" if from_shards else "a model of --scope target is"
         raise ValueError(f"{what} scored by neighbourhoods, in this process: give run_on=local")
     refuse_unused_options(parsed, stated, method)
-    used_by = {f"-c {name}": run_on for name, run_on in OF_RUN_ON.items() if name in stated}
-    refuse_other_run_on(used_by, settings.run_on, "-c run_on=")
-    if settings.run_on == "ray":
-        ray_cluster.require("-c run_on=ray", "-c run_on=local")
     with step_progress() as progress:
         if from_shards:
             return score_shards(parsed, settings, model, progress)
         graph, folder = graph_of(parsed, model, progress)
         return score_graph(parsed, settings, model, graph, folder, progress)
+
+
+def stated_settings(parsed: argparse.Namespace) -> list[str]:
+    """The names of the settings of the command line."""
+    return [pair.partition("=")[0] for pair in parsed.config]
+
+
+def refuse_other_options(parsed: argparse.Namespace, settings: InferSettings) -> None:
+    """Raise ValueError for options that do not go together whatever the model and the input are."""
+    from_tables = "nodes" in parsed or "edges" in parsed
+    if from_tables == (parsed.input is not None) or ("nodes" in parsed) != ("edges" in parsed):
+        raise ValueError("give either tables, by -n and -e, or a folder, by -i")
+    used_by = {f"-c {name}": run_on for name, run_on in OF_RUN_ON.items() if name in stated_settings(parsed)}
+    refuse_other_run_on(used_by, settings.run_on, "-c run_on=")
+    if settings.run_on == "ray":
+        ray_cluster.require("-c run_on=ray", "-c run_on=local")
 
 
 def refuse_unused_options(parsed: argparse.Namespace, stated: list[str], method: str) -> None:

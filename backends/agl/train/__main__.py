@@ -99,10 +99,16 @@ def spec_of(
         edges = {"edge_width": edge_width, "weighted": reader.manifest["weighted"]}
         spec = UserModelSpec(Path(model.partition(":")[0]).name, **data, **edges, **options)
         return tried(spec.with_own_defaults(stated))
-    if model not in CONVOLUTIONS:
-        raise ValueError(f"model {model!r} is unknown: allowed are {', '.join(CONVOLUTIONS)}, or a file net.py")
     options = _options_of(ModelSpec, settings) | {"edge_width": edge_width if model == "gat" else 0}
     return ModelSpec(model, **data, **options)
+
+
+def refuse_unknown_model(model: str) -> None:
+    """Raise ValueError for a model that is neither one of ours nor a user's file that can be read."""
+    if is_user_model(model):
+        code_of(model)
+    elif model not in CONVOLUTIONS:
+        raise ValueError(f"model {model!r} is unknown: allowed are {', '.join(CONVOLUTIONS)}, or a file net.py")
 
 
 def refuse_frozen_parameters(spec: UserModelSpec, strategy: str, decay: float) -> None:
@@ -174,14 +180,12 @@ def train(parsed: argparse.Namespace) -> str:
         raise ValueError(f"{parsed.output} is no .safetensors file: give the name of a new .safetensors file")
     if delivered(parsed.output, None, command := str(vars(parsed))):
         return f"uploaded what was finished before: {parsed.output}"
-    with (
-        written(parsed.output, None, command) as output,
-        locked(output),
-        fetched(parsed.input, without="" if settings.source == "graph" else "graph") as shards,
-    ):
+    refuse_unknown_model(parsed.model)
+    with written(parsed.output, None, command) as output, locked(output):
         if output.exists():
             raise ValueError(f"{output} exists: give the name of a new .safetensors file")
-        return trained(parsed, settings, shards, output)
+        with fetched(parsed.input, without="" if settings.source == "graph" else "graph") as shards:
+            return trained(parsed, settings, shards, output)
 
 
 def trained(parsed: argparse.Namespace, settings: TrainSettings, shards: Path, output: Path) -> str:
