@@ -165,6 +165,8 @@ def scored(parsed: argparse.Namespace, settings: InferSettings) -> Answer:
         what = "the targets of shards are" if from_shards else "a model of --scope target is"
         raise ValueError(f"{what} scored by neighbourhoods, in this process: give run_on=local")
     refuse_unused_options(parsed, stated, method)
+    if settings.run_on == "ray":
+        ray_cluster.require("-c run_on=ray", "-c run_on=local")
     with step_progress() as progress:
         if from_shards:
             return score_shards(parsed, settings, model, progress)
@@ -184,8 +186,6 @@ def refuse_other_options(parsed: argparse.Namespace, settings: InferSettings) ->
         raise ValueError("give either tables, by -n and -e, or a folder, by -i")
     used_by = {f"-c {name}": run_on for name, run_on in OF_RUN_ON.items() if name in stated_settings(parsed)}
     refuse_other_run_on(used_by, settings.run_on, "-c run_on=")
-    if settings.run_on == "ray":
-        ray_cluster.require("-c run_on=ray", "-c run_on=local")
 
 
 def refuse_unused_options(parsed: argparse.Namespace, stated: list[str], method: str) -> None:
