@@ -130,7 +130,6 @@ def flatten_tables(parsed: argparse.Namespace, job: FlattenJob) -> dict[str, Any
     with locked(tables), step_progress() as progress:
         options = named_columns(parsed, progress)
         graph = read_tables(parsed, options, tables, progress)
-        read_seconds = time.perf_counter() - started
         origin = Origin(columns_of(options), tables / NAMES, tables if parsed.keep_graph else None)
         try:
             targets = nodes_to_flatten(graph, parsed.targets)
@@ -142,7 +141,7 @@ def flatten_tables(parsed: argparse.Namespace, job: FlattenJob) -> dict[str, Any
                 raise StrategyError(f"{parsed.edges}: row {row}: {error.reason}: {error.advice}") from error
             raise
         shutil.rmtree(tables, ignore_errors=True)
-    return manifest | {"seconds": time.perf_counter() - started, "read_seconds": read_seconds}
+    return manifest | {"seconds": time.perf_counter() - started}
 
 
 def named_columns(parsed: argparse.Namespace, progress: Progress) -> TableOptions:
