@@ -18,13 +18,12 @@ from backends.agl.infer.job import Nodes, refuse_other_widths
 from backends.agl.model_file import TrainedModel, read_model
 from backends.agl.networks import read_state, spec_from_state
 from datasets.array_files import save_array
-from datasets.features import SparseFeatures, refuse_not_finite
+from datasets.consistency import check_finite
 from datasets.graph import Graph
 from datasets.tables.columns import id_kind
 from datasets.tables.node_stream import NAMES
 from datasets.tables.reading import read_table
 
-ROWS_AT_ONCE = 1 << 16
 SAMPLING = ("fanouts", "seed", "sampler", "replacement", "slope")
 
 
@@ -103,22 +102,10 @@ def check_graph(graph: Graph) -> None:
     """Raise ValueError for a graph without features, or with values that are not finite."""
     if graph.features is None:
         raise ValueError(f"the graph {graph.name} has no features: GraphInfer starts from them")
-    if isinstance(graph.features, SparseFeatures):
-        csr, values = graph.features.csr, graph.features.values
-        for start in range(0, csr.nnz, ROWS_AT_ONCE):
-            columns, rows = csr.edges(start, min(start + ROWS_AT_ONCE, csr.nnz))
-            refuse_not_finite(rows, columns, values[start : start + ROWS_AT_ONCE])
-    dense = None if isinstance(graph.features, SparseFeatures) else graph.features
-    of_edges = ("weight of edge", graph.edge_weights), ("features of edge", graph.edge_features)
-    for column, array in (("features of node", dense), *of_edges):
-        for start in range(0, 0 if array is None else len(array), ROWS_AT_ONCE):
-            finite = np.isfinite(array[start : start + ROWS_AT_ONCE])
-            rows = finite.reshape(len(finite), -1).all(axis=1)
-            if not rows.all():
-                row = start + int(np.argmin(rows))
-                raise ValueError(
-                    f"the {column} {row} of {graph.name} are not finite: mend the graph, then prepare it again"
-                )
+    try:
+        check_finite(graph)
+    except ValueError as error:
+        raise ValueError(f"{graph.name}: {error}: mend the graph, then prepare it again") from error
 
 
 def check_shards(reader: GraphFeatureReader, path: Path, model: TrainedModel) -> None:

@@ -199,7 +199,10 @@ def with_nan(array, row):
             "graph/graph.json does not describe a prepared graph",
         ),
         (lambda path: (path / "graph" / "indptr.npy").unlink(), "graph/indptr.npy"),
-        (lambda path: spoiled(path, GRAPH, features=with_nan(GRAPH.features, 7)), "the features of node 7 of awkward"),
+        (
+            lambda path: spoiled(path, GRAPH, features=with_nan(GRAPH.features, 7)),
+            "awkward: features holds NaN or infinite numbers in row 7: mend",
+        ),
         (
             lambda path: spoiled(path, GRAPH, features=GRAPH.features[:, :3]),
             "the model takes 6 features, awkward has 3",
