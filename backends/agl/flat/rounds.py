@@ -125,7 +125,7 @@ def drop_seen(requests: Ints, seen: Ints) -> Ints:
 
 
 def sample_parts(edges: InEdges, fanout: int | None, strategy: SamplingStrategy) -> Ints:
-    """Sample at most ``fanout`` edges per destination by keys, ``None`` for all; their places by (destination, rank)."""
+    """Sample at most ``fanout`` edges per destination by keys, ``None`` for all; places by (destination, rank)."""
     order = np.argsort(edges.positions)
     if not len(order):
         return order
