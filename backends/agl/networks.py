@@ -159,10 +159,8 @@ def builder_of(spec: ModelSpec) -> LayerBuilder:
 def model_slices(spec: ModelSpec, state: State, sparse_input: bool = False) -> list[Any]:
     """One slice per layer and the head's; without a head the last slice is the identity.
 
-    ``sparse_input`` says that the first slice gets sparse features. Raises ValueError for a state of another model, or
-    with values that are not finite.
+    ``sparse_input`` says that the first slice gets sparse features. ``check_state`` has seen the state.
     """
-    check_state(spec, state, "the state")
     if isinstance(spec, UserModelSpec):
         return user_slices(spec, state)
     prefixes = [f"layers.{layer}." for layer in range(spec.layers)] + ["head."]

@@ -33,7 +33,6 @@ from backends.agl.vectorize import matrices_of_records
 from backends.base.facts import spmm_facts
 from backends.base.inferrer import TorchInferrer
 from backends.base.layered import LayerMatrix
-from backends.base.network import Network
 from backends.base.sparse_rows import Rows, input_rows, tensor
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Inferrer, Nodes, Unsupported
@@ -48,81 +47,72 @@ from datasets.graph import Graph
 BATCH = 1024
 
 
-class NeighbourhoodInference:
-    """Scores batches of ``size`` targets of a graph, each from the merged neighbourhood of its targets, pruned."""
+class _BatchedInference:
+    """Base of the scorers of batches: a network, and the embeddings that it computed in all of them."""
 
-    def __init__(self, job: InferenceJob, size: int) -> None:
-        assert job.graph.features is not None
-        self.job, self.size, self.computed = job, size, 0
-        self.features = input_rows(job.graph.features)
-        self.sampled_graph = SampledGraph(job.graph, builder_of(job.spec), job.sampling, job.filtering)
-        self.network = _network(job.spec, job.state, job.sparse_input)
+    def __init__(self, spec: ModelSpec, state: State, sparse_input: bool, size: int) -> None:
+        self.spec, self.size, self.computed = spec, size, 0
+        self.network = network_of(spec, TrainingSpec(), sparse_input=sparse_input)
+        self.network.load(state)
+        self.network.eval()
 
-    def run(self, progress: Progress = silent) -> Floats:
-        """Score the targets, batch by batch: logits [targets, classes]."""
-        self.computed = 0
-        targets = np.arange(self.job.graph.nodes) if self.job.targets is None else self.job.targets
-        scores = np.empty((len(targets), self.job.spec.classes), dtype=np.float32)
-        for start in range(0, len(targets), self.size):
-            batch = targets[start : start + self.size]
-            scores[start : start + self.size] = self._scores(batch)
-            progress("score", start + len(batch), len(targets))
-        return scores
-
-    def _scores(self, targets: Nodes) -> Floats:
-        distinct, rows = np.unique(targets, return_inverse=True)
-        structure, nodes = self.sampled_graph.layers(distinct, "tight")
+    def logits(self, features: Rows, structure: list[LayerMatrix]) -> Floats:
+        """Logits of the rows of a batch's last layer."""
         self.computed += sum(matrix.csr.shape[0] for matrix in structure)
-        features = self.features if nodes is None else self.features.index_select(0, tensor(nodes))
-        scores: Floats = _logits(self.network, features, structure)[rows]
-        return scores
+        with torch.inference_mode():
+            logits: Floats = self.network(features, structure).numpy()
+        return logits
 
     def facts(self) -> dict[str, Any]:
         """Computed embeddings, where a node in several batches counts several times; and the batch size."""
         return {"embeddings": self.computed, "batch": self.size}
 
 
-class RecordInference:
+class NeighbourhoodInference(_BatchedInference):
+    """Scores batches of ``size`` targets of a graph, each from the merged neighbourhood of its targets, pruned."""
+
+    def __init__(self, job: InferenceJob, size: int) -> None:
+        super().__init__(job.spec, job.state, job.sparse_input, size)
+        assert job.graph.features is not None
+        self.job, self.features = job, input_rows(job.graph.features)
+        self.sampled_graph = SampledGraph(job.graph, builder_of(job.spec), job.sampling, job.filtering)
+
+    def run(self, progress: Progress = silent) -> Floats:
+        """Score the targets, batch by batch: logits [targets, classes]."""
+        self.computed = 0
+        targets = np.arange(self.job.graph.nodes) if self.job.targets is None else self.job.targets
+        scores = np.empty((len(targets), self.spec.classes), dtype=np.float32)
+        for start in range(0, len(targets), self.size):
+            batch, rows = np.unique(targets[start : start + self.size], return_inverse=True)
+            structure, nodes = self.sampled_graph.layers(batch, "tight")
+            features = self.features if nodes is None else self.features.index_select(0, tensor(nodes))
+            scores[start : start + self.size] = self.logits(features, structure)[rows]
+            progress("score", start + len(rows), len(targets))
+        return scores
+
+
+class RecordInference(_BatchedInference):
     """Scores the targets of GraphFlat's shards, up to ``size`` at a time, from their stored neighbourhoods alone.
 
     A batch is of one shard: ``self.size`` is the size that batches have.
     """
 
     def __init__(self, reader: GraphFeatureReader, spec: ModelSpec, state: State, size: int) -> None:
-        self.reader, self.size, self.computed = reader, min(size, reader.largest), 0
-        self.strategy, self.builder = sampling_of(reader), builder_of(spec)
-        self.network = _network(spec, state, bool(reader.manifest.get("sparse")))
+        super().__init__(spec, state, bool(reader.manifest.get("sparse")), min(size, reader.largest))
+        self.reader, self.strategy, self.builder = reader, sampling_of(reader), builder_of(spec)
 
     def run(self, progress: Progress = silent) -> tuple[Nodes, Floats]:
         """Score all records; returns the ids of their targets, ascending, and logits [targets, classes]."""
         self.computed, ids, scores, done = 0, [], [], 0
         for records in self.reader.encoded_batches(self.size):
             merged, features, structure = matrices_of_records(records, self.builder, self.strategy, "tight")
-            self.computed += sum(matrix.csr.shape[0] for matrix in structure)
             ids.append(merged.neighbourhood.nodes[merged.roots].astype(np.int64))
-            scores.append(_logits(self.network, features, structure)[merged.roots])
+            scores.append(self.logits(features, structure)[merged.roots])
             done += len(records.rows)
             progress("score", done, len(self.reader))
         joined = np.concatenate(ids)
         order = np.argsort(joined, kind="stable")
         return joined[order], np.concatenate(scores)[order]
-
-    def facts(self) -> dict[str, Any]:
-        """Computed embeddings, where a node in several batches counts several times; and the batch size."""
-        return {"embeddings": self.computed, "batch": self.size}
-
-
-def _network(spec: ModelSpec, state: State, sparse_input: bool) -> Network:
-    network = network_of(spec, TrainingSpec(), sparse_input=sparse_input)
-    network.load(state)
-    network.eval()
-    return network
-
-
-def _logits(network: Network, features: Rows, structure: list[LayerMatrix]) -> Floats:
-    with torch.inference_mode():
-        logits: Floats = network(features, structure).numpy()
-    return logits
 
 
 def inferrer(config: AglConfig) -> Inferrer:
