@@ -21,8 +21,6 @@ from datasets.tables.streaming import MEMORY, stream_tables, tables_sha256
 
 Settings = TypeVar("Settings")
 
-# Keys of earlier versions, now named as the options of the harness are.
-RENAMED = {"batch": "batch_size", "engine": "run_on", "replace": "replacement", "hub": "hub_threshold"}
 PATHS = ("nodes", "edges")
 READING = ("labels", "memory")  # options of the reading of tables that are none of the graph
 FEATURES = {"features", "feature_columns", "feature_values"}
@@ -152,8 +150,6 @@ def read_pairs(pairs: list[str], kind: type[Settings]) -> Settings:
     values: dict[str, Any] = {}
     for pair in pairs:
         key, sign, text = pair.partition("=")
-        if RENAMED.get(key) in types:
-            raise ValueError(f"-c {key} is now {RENAMED[key]}: give {RENAMED[key]}={text}")
         if key not in types or not sign:
             raise ValueError(f"-c {pair} is not understood: give key=value with a key of {', '.join(types)}")
         values[key] = _parse_value(key, text, types[key])

@@ -144,7 +144,6 @@ def test_a_second_run_into_the_same_folder_is_refused_while_the_first_works(save
         ("sampler=best", "sampler='best' is unknown: allowed are uniform"),
         ("sampler=weighted", "sampler weighted samples by 'weight': the graph has no column 'weight'"),
         ("fanouts=0,2", "fanout=0 is not allowed: at least 1"),
-        ("hub=300", "hub is now hub_threshold: give hub_threshold=300"),
         ("hub_threshold=-5", "-c hub_threshold=-5 is not allowed"),
     ],
 )
