@@ -232,7 +232,8 @@ def score_shards(
 def graph_of(parsed: argparse.Namespace, model: TrainedModel, progress: Progress) -> tuple[Graph, Path]:
     """The graph of the tables or of the folder, and its folder; columns not named are those of the training."""
     if parsed.input is not None:
-        folder = graph_folder(parsed.input)
+        advice = "give the folder of a prepared graph or of GraphFlat's shards, or tables by -n and -e"
+        folder = graph_folder(parsed.input, advice)
         return Graph.load(folder), folder
     folder = claimed(parsed.output) / "tables"
     options = table_options_of(parsed, model.tables)

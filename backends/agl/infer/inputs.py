@@ -61,15 +61,15 @@ def _without_strategy(path: Path, settings: InferSettings) -> TrainedModel:
     return TrainedModel(spec, state, SamplingStrategy(fanouts, settings.sampler, by, **options))
 
 
-def graph_folder(folder: Path) -> Path:
-    """The folder of a prepared graph: the folder itself, or ``graph`` in a folder of GraphFlat; raises ValueError."""
+def graph_folder(folder: Path, advice: str) -> Path:
+    """The folder of a prepared graph: the folder itself, or ``graph`` in a folder of GraphFlat.
+
+    Raises ValueError with ``advice`` where there is none.
+    """
     inner = folder / "graph"
     folder = inner if not (folder / "graph.json").is_file() and inner.is_dir() else folder
     if not (folder / "graph.json").is_file():
-        raise ValueError(
-            f"{folder} holds neither graph.json nor shards: give the folder of a prepared graph or of GraphFlat, or "
-            "tables by -n and -e"
-        )
+        raise ValueError(f"{folder} holds no prepared graph (graph.json): {advice}")
     return folder
 
 

@@ -18,6 +18,7 @@ from backends.agl.commandline import TrainSettings, announce_small_batches, read
 from backends.agl.config import STRATEGIES, AglConfig
 from backends.agl.flat.reader import GraphFeatureReader, sampling_of
 from backends.agl.flat.sampling_strategy import check_sampler, refuse_unused_columns
+from backends.agl.infer.inputs import graph_folder
 from backends.agl.model_file import BestEpoch, Checkpoints, TrainedModel, save_model
 from backends.agl.networks import first_state
 from backends.agl.train.shard_source import ShardSource, targets_of_shards
@@ -61,7 +62,10 @@ def prepared_trainer(
     if settings.source == "shards":
         source, plan = ShardSource(), shard_plan_of(reader, settings.batch_size, settings.seed)
     else:
-        graph, source = _graph_beside(folder), None
+        graph, source = (
+            Graph.load(graph_folder(folder, "flatten with --keep-graph, or leave out -c source=graph")),
+            None,
+        )
         check_sampler(sampling)
         plan = BatchPlan(graph.nodes_of("train"), settings.batch_size, None, settings.seed)
         config.sampler, config.scope, config.filter = sampling.text, sampling.scope, filtering
@@ -69,13 +73,6 @@ def prepared_trainer(
     training = TrainingSpec(**_options_of(TrainingSpec, settings))
     trainer.prepare(graph, spec, training, first_state(spec, settings.seed), plan, WorkerClock())
     return trainer
-
-
-def _graph_beside(shards: Path) -> Graph:
-    folder = shards / "graph"
-    if not (folder / "graph.json").is_file():
-        raise ValueError(f"{shards} holds no graph: flatten with --keep-graph, or leave out -c source=graph")
-    return Graph.load(folder)
 
 
 def _options_of(spec: type[ModelSpec | TrainingSpec], settings: TrainSettings) -> dict[str, Any]:

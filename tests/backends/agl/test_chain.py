@@ -166,7 +166,7 @@ def trained(tmp_path_factory):
         (lambda folder, files: [], "give either tables, by -n and -e, or a folder, by -i"),
         (lambda folder, files: files[:2], "give either tables, by -n and -e, or a folder, by -i"),
         (lambda folder, files: [*files, "-i", str(folder / "flat")], "give either tables"),
-        (lambda folder, files: ["-i", str(folder)], "holds neither graph.json nor shards"),
+        (lambda folder, files: ["-i", str(folder)], "holds no prepared graph .graph.json.: give the folder of"),
         (
             lambda folder, files: ["-i", str(folder / "foreign")],
             "manifest.json is not GraphFlat's, it lacks graph, shards",
