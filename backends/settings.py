@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
-from typing import Any
+from itertools import repeat
+from typing import Any, TypeVar, get_args, get_origin
 
 FROM_THE_START = object()
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
@@ -81,3 +83,29 @@ def input_setting(*others: str) -> Any:
 def loss_setting(own: str) -> Any:
     """Return an engine's option ``loss``, the form of its training loss: ``torch`` or ``fused``, ``own`` by default."""
     return setting(own, choices=LOSSES, before=own)
+
+
+def typed(kind: type[Kind], facts: dict[str, Any]) -> Kind:
+    """A dataclass of what JSON read, its lists as the tuples that they were.
+
+    Raises TypeError for names that are none of its fields, or values of other kinds, as an edited file has.
+    """
+    one = kind(**{name: _with_tuples(value) for name, value in facts.items()})
+    for option in fields(one):  # type: ignore[arg-type]
+        value = getattr(one, option.name)
+        if not _is_of(value, option.type):
+            raise TypeError(f"{option.name} is {value!r}")
+    return one
+
+
+def _with_tuples(value: Any) -> Any:
+    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    """Whether a value is of a kind as annotated; a number without a fraction is a float too."""
+    origin, items = get_origin(kind), get_args(kind)
+    if origin is tuple:
+        kinds = repeat(items[0]) if items[-1] is ... else items
+        return isinstance(value, tuple) and all(map(_is_of, value, kinds))
+    return isinstance(value, int | float if kind is float else dict if origin is dict else kind)

@@ -20,10 +20,14 @@ def check_lengths(graph: Graph) -> None:
 
 
 def check_finite(graph: Graph) -> None:
-    """Raise ValueError for features of nodes or edges, or weights, that are no numbers or infinite."""
+    """Raise ValueError, with the row, for features of nodes or edges, or weights, that are no numbers or infinite."""
     for name in ("features", "edge_weights", "edge_features"):
         array = getattr(graph, name)
         values = array.values if isinstance(array, SparseFeatures) else array
         for start in range(0, 0 if values is None else len(values), ROWS_AT_ONCE):
-            if not np.isfinite(values[start : start + ROWS_AT_ONCE]).all():
-                raise ValueError(f"{name} holds NaN or infinite numbers")
+            finite = np.isfinite(values[start : start + ROWS_AT_ONCE])
+            if not finite.all():
+                row = start + int(np.argmin(finite.reshape(len(finite), -1).all(axis=1)))
+                if isinstance(array, SparseFeatures):
+                    row = int(np.searchsorted(array.csr.indptr, row, side="right")) - 1
+                raise ValueError(f"{name} holds NaN or infinite numbers in row {row}")

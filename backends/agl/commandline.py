@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from backends.agl.cluster import Cluster
 from backends.agl.config import MOST_ON_RAY, RUN_ON
-from backends.progress import Progress, silent
+from backends.progress import Progress, announce, silent
 from backends.settings import setting, settings_in
 from datasets.features import LAYOUTS
 from datasets.graph import Graph
@@ -21,16 +21,19 @@ from datasets.tables.streaming import MEMORY, stream_tables, tables_sha256
 
 Settings = TypeVar("Settings")
 
-# Keys of earlier versions, now named as the options of the harness are.
-RENAMED = {"batch": "batch_size", "engine": "run_on", "replace": "replacement", "hub": "hub_threshold"}
 PATHS = ("nodes", "edges")
 READING = ("labels", "memory")  # options of the reading of tables that are none of the graph
 FEATURES = {"features", "feature_columns", "feature_values"}
 
 
 def first_line(error: BaseException) -> str:
-    """The message of an error; of one that another process raised, without the error and trace that Ray adds."""
+    """The message of an error; of one that another process raised, without the error and trace that Ray adds.
+
+    Want of memory, of which Python says nothing more, has advice.
+    """
     cause = getattr(error, "cause", None)
+    if isinstance(error, MemoryError):
+        return "out of memory: give a smaller -c batch_size, or --memory where tables were being read"
     return str(error).partition("\n")[0] if cause is None else first_line(cause)
 
 
@@ -57,6 +60,15 @@ def refuse_other_run_on(stated: Mapping[str, str], run_on: str, prefix: str = "-
         if used_by != run_on:
             other = f"{prefix}{used_by}"
             raise ValueError(f"{prefix}{run_on} does not use {option}: leave it out, or give {other}")
+
+
+def announce_small_batches(largest: int, size: int, targets: int) -> None:
+    """Say where batches have at most ``largest`` targets, not ``size`` of them or all, as each is of one shard."""
+    if largest < min(size, targets):
+        announce(
+            f"batches have at most {largest:,} targets, not -c batch_size={size}: each is of one shard, so flatten "
+            "with larger --shard-records for larger batches"
+        )
 
 
 @dataclass(frozen=True)
@@ -138,8 +150,6 @@ def read_pairs(pairs: list[str], kind: type[Settings]) -> Settings:
     values: dict[str, Any] = {}
     for pair in pairs:
         key, sign, text = pair.partition("=")
-        if RENAMED.get(key) in types:
-            raise ValueError(f"-c {key} is now {RENAMED[key]}: give {RENAMED[key]}={text}")
         if key not in types or not sign:
             raise ValueError(f"-c {pair} is not understood: give key=value with a key of {', '.join(types)}")
         values[key] = _parse_value(key, text, types[key])

@@ -5,9 +5,9 @@ import io
 import json
 import math
 import time
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from backends.agl.flat.sampling_strategy import DRAWS, SamplingStrategy
 from backends.agl.networks import check_state, read_state
 from backends.agl.user_model import UserModelError, UserModelSpec
 from backends.model import ModelSpec, State
+from backends.settings import typed
 from datasets.tables.options import TableOptions
 
 KEY = "agl"  # of the file's metadata
@@ -70,13 +71,13 @@ def _write_whole(path: Path, content: bytes) -> None:
 
 def _spec_of(facts: dict[str, Any], path: Path, code: Path | None) -> ModelSpec:
     """A specification from JSON; a user's file is read from where it was in training, or from ``code``."""
-    facts = _with_tuples(facts)
-    digest = facts.pop("sha256", None)
+    digest = facts.get("sha256")
     if digest is None:
-        return ModelSpec(**facts)
+        return typed(ModelSpec, facts)
     file = Path(facts["file"]) if code is None else code
     text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
-    spec = UserModelSpec(**facts | {"code": text, "file": str(file)})
+    others = {name: value for name, value in facts.items() if name != "sha256"}
+    spec = typed(UserModelSpec, others | {"code": text, "file": str(file)})
     if spec.sha256 != digest:
         what = "is another version" if text else "is not there"
         raise UserModelError(
@@ -99,12 +100,11 @@ def read_model(path: Path, code: Path | None = None) -> TrainedModel | None:
         return None
     try:
         facts = json.loads(text)
-        spec, strategy = _spec_of(facts["spec"], path, code), SamplingStrategy(**_with_tuples(facts["strategy"]))
+        spec, strategy = _spec_of(facts["spec"], path, code), typed(SamplingStrategy, facts["strategy"])
         weighted = facts.get("weighted", facts["spec"].get("weighted"))
-        model = TrainedModel(spec, state, strategy, facts["filter"], facts["tables"], weighted)
+        stated = {"filtering": facts["filter"], "tables": facts["tables"], "weighted": weighted}
+        model = typed(TrainedModel, {"spec": spec, "state": state, "strategy": strategy} | stated)
         draws = facts["draws"]
-        for part in (spec, strategy, model):
-            _check_kinds(part)
         TableOptions(**model.tables)  # raises for a name that is none of its own
     except UserModelError:
         raise
@@ -114,24 +114,6 @@ def read_model(path: Path, code: Path | None = None) -> TrainedModel | None:
         raise ValueError(f"{path} was trained on samples of version {draws}, these are {DRAWS}: train again")
     check_state(model.spec, state, str(path))
     return model
-
-
-def _check_kinds(values: Any) -> None:
-    """Raise TypeError for a field of a dataclass that holds a value of another kind, as an edited file does."""
-    for one in fields(values):
-        origin, value = get_origin(one.type), getattr(values, one.name)
-        kind: Any = origin if origin in (tuple, dict) else int | float if one.type is float else one.type
-        if not isinstance(value, kind):
-            raise TypeError(f"{one.name} is {value!r}")
-
-
-def _with_tuples(options: dict[str, Any]) -> dict[str, Any]:
-    """Turn JSON's lists into the tuples that they were."""
-    return {name: _tuple(value) for name, value in options.items()}
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(map(_tuple, value)) if isinstance(value, list) else value
 
 
 @dataclass

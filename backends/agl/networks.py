@@ -84,19 +84,24 @@ def spec_from_state(state: State, source: str, slope: float = 0.2, fanouts: tupl
         raise ValueError(f"{source} names no layer (layers.0.weight, ...) among {', '.join(state) or 'nothing'}")
     kind = next((model for name, model in _MODEL_BY_PARAMETER.items() if f"layers.0.{name}" in state), "gcn")
     weight = "weight_self" if kind == "sage" else "weight"
-    try:
-        first, last = state[f"layers.0.{weight}"].shape, state[f"layers.{layers - 1}.{weight}"].shape
-        heads = [state[f"layers.{layer}.att_src"].shape[0] if kind == "gat" else 1 for layer in (0, layers - 1)]
-    except KeyError as missing:
-        raise ValueError(f"{source} has no {missing.args[0]}: the model is incomplete: save it again") from missing
-    if len(first) != 2 or len(last) != 2 or 0 in heads:
-        raise ValueError(f"{source} holds weights of shapes {first} and {last} for {heads} heads: give matrices")
+    first, last = (_shape(state, f"layers.{layer}.{weight}", source) for layer in (0, layers - 1))
+    heads = [_shape(state, f"layers.{layer}.att_src", source)[0] if kind == "gat" else 1 for layer in (0, layers - 1)]
     width = last[1] // heads[1]
     head = "linear" if "head.weight" in state else "none"
-    classes = state["head.weight"].shape[1] if head == "linear" else width
+    classes = _shape(state, "head.weight", source)[1] if head == "linear" else width
     hidden = first[1] // heads[0] if layers > 1 or head == "linear" else width
-    edge_width = state["layers.0.weight_edge"].shape[0] if "layers.0.weight_edge" in state else 0
+    edge_width = _shape(state, "layers.0.weight_edge", source)[0] if "layers.0.weight_edge" in state else 0
     return ModelSpec(kind, layers, first[0], hidden, classes, heads[0], heads[1], slope, head, fanouts, edge_width)
+
+
+def _shape(state: State, name: str, source: str) -> tuple[int, int]:
+    """Shape of a matrix of the state; raises ValueError where it lacks that, or holds no matrix."""
+    if name not in state:
+        raise ValueError(f"{source} has no {name}: the model is incomplete: save it again")
+    shape = state[name].shape
+    if len(shape) != 2 or 0 in shape:
+        raise ValueError(f"{source} holds {name} of shape {shape}: give matrices of at least one row and column")
+    return shape[0], shape[1]
 
 
 def send(model_slice: Slice, layer: int, embeddings: Features) -> Messages:
@@ -154,10 +159,8 @@ def builder_of(spec: ModelSpec) -> LayerBuilder:
 def model_slices(spec: ModelSpec, state: State, sparse_input: bool = False) -> list[Any]:
     """One slice per layer and the head's; without a head the last slice is the identity.
 
-    ``sparse_input`` says that the first slice gets sparse features. Raises ValueError for a state of another model, or
-    with values that are not finite.
+    ``sparse_input`` says that the first slice gets sparse features. ``check_state`` has seen the state.
     """
-    check_state(spec, state, "the state")
     if isinstance(spec, UserModelSpec):
         return user_slices(spec, state)
     prefixes = [f"layers.{layer}." for layer in range(spec.layers)] + ["head."]

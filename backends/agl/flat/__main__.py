@@ -58,7 +58,6 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--shared", action="store_true", help="store features once per shard, not in every record")
     options.add_argument("--shard-records", type=int, default=1024, help="targets per shard (1024)")
     options.add_argument("--run-on", default="local", choices=RUN_ON, help="this process or Ray tasks (local)")
-    options.add_argument("--engine", help=argparse.SUPPRESS)  # the name of --run-on in earlier versions
     options.add_argument("--threads", type=int, help="of --run-on local (1)")
     options.add_argument("--partitions", type=int, help="reducers of --run-on ray (by edges and cores)")
     options.add_argument("--address", help="of --run-on ray: a running cluster, host:port or auto (one started here)")
@@ -111,8 +110,6 @@ def failure_message(output: str, error: Exception) -> str:
 
 def flatten_job_of(parsed: argparse.Namespace) -> FlattenJob:
     """The job of the arguments; raises ValueError for an unknown sampler, an unused option or a missing Ray."""
-    if parsed.engine is not None:
-        raise ValueError(f"--engine is now --run-on: give --run-on {parsed.engine}")
     stated = {name: getattr(parsed, name) for name in OF_RUN_ON}
     options: dict[str, Any] = {name: value for name, value in stated.items() if value is not None}
     refuse_other_run_on({"--" + name.replace("_", "-"): OF_RUN_ON[name] for name in options}, parsed.run_on)
@@ -130,7 +127,6 @@ def flatten_tables(parsed: argparse.Namespace, job: FlattenJob) -> dict[str, Any
     with locked(tables), step_progress() as progress:
         options = named_columns(parsed, progress)
         graph = read_tables(parsed, options, tables, progress)
-        read_seconds = time.perf_counter() - started
         origin = Origin(columns_of(options), tables / NAMES, tables if parsed.keep_graph else None)
         try:
             targets = nodes_to_flatten(graph, parsed.targets)
@@ -142,7 +138,7 @@ def flatten_tables(parsed: argparse.Namespace, job: FlattenJob) -> dict[str, Any
                 raise StrategyError(f"{parsed.edges}: row {row}: {error.reason}: {error.advice}") from error
             raise
         shutil.rmtree(tables, ignore_errors=True)
-    return manifest | {"seconds": time.perf_counter() - started, "read_seconds": read_seconds}
+    return manifest | {"seconds": time.perf_counter() - started}
 
 
 def named_columns(parsed: argparse.Namespace, progress: Progress) -> TableOptions:

@@ -259,7 +259,8 @@ class FlattenRounds:
     def _reduce(self, tables: list[Any], targets: Ints) -> list[Any]:
         """Run the rounds, and a last one that records the furthest nodes; returns the reducers' states."""
         hops, targets_handle = self.setup.strategy.hops, self.executor.put(targets)
-        requests = [[self.executor.put(part)] for part in mapreduce.first_requests(self.setup, targets)]
+        of_targets = np.arange(len(targets)) * self.setup.nodes + targets  # the targets' own in-edges
+        requests = [[self.executor.put(part)] for part in self.setup.split_requests(of_targets)]
         states = [self.executor.put(ReducerState()) for _ in self.reducers]
         for depth in range(hops + 1):
             results = 1 if depth == hops else self.setup.reducers + 1

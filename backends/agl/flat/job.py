@@ -24,6 +24,7 @@ from backends.agl.flat.shards import (
     Sizes,
     Totals,
     count_distinct,
+    features_path,
     shard_path,
     stored_shard,
     write_shard,
@@ -348,19 +349,25 @@ def _flatten_with_ray(
             rounds = FlattenRounds(RayExecutor(ray), work, setup, at_once, progress)
             loads = rounds.run(targets, job.shard_records, job.embed, totals)
             if place is not None:
-                fetch_shards(place, partial / "shards", totals.shards)
+                has_shared = not job.embed and source.graph.features is not None
+                fetch_shards(place, partial / "shards", totals.shards, has_shared)
                 get_folder(f"{place}/sizes", partial / "sizes")
             return loads
     finally:
         cluster.release()
 
 
-def fetch_shards(place: str, folder: Path, count: int) -> None:
-    """Copy the shards of a run from its place in a store; raises OSError where one of ``count`` is not there."""
+def fetch_shards(place: str, folder: Path, count: int, has_shared: bool) -> None:
+    """Copy the shards of a run from its place in a store, with files of features where it ``has_shared`` ones.
+
+    Raises OSError where a file of one of ``count`` shards is not there.
+    """
     get_folder(f"{place}/shards", folder)
-    missing = [shard.name for shard in (shard_path(folder, number) for number in range(count)) if not shard.is_file()]
+    shards = [shard_path(folder, number) for number in range(count)]
+    files = [file for shard in shards for file in (shard, features_path(shard))[: 1 + has_shared]]
+    missing = [file.name for file in files if not file.is_file()]
     if missing:
-        lost = f"{len(missing)} of {count} shards are no longer there, the first is {missing[0]}"
+        lost = f"{len(missing)} of {len(files)} files of shards are no longer there, the first is {missing[0]}"
         raise OSError(f"{place}: {lost}: delete that folder and repeat the command")
 
 

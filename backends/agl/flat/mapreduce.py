@@ -119,27 +119,17 @@ def map_edges(setup: FlattenTaskSetup, first: int, last: int) -> list[InEdges]:
 def sample_part(setup: FlattenTaskSetup, *parts: InEdges) -> list[Any]:
     """Sample the in-edges sent to a reducer, split by the owner of the destination; last the number before sampling."""
     edges = InEdges.concatenate(parts)
-    sampled = _sample_in_edges(setup, edges)
+    sampled = edges.take(sample_parts(edges, setup.limit, setup.strategy))
     return [*_split(sampled, setup.owner(sampled.destinations), setup.reducers), len(edges.ids)]
 
 
 def merge_parts(setup: FlattenTaskSetup, *parts: InEdges) -> list[InEdgeTable]:
     """Sample the union of the parts' samples of each node: the table from which a reducer answers requests."""
-    edges = _sample_in_edges(setup, InEdges.concatenate(parts))
+    edges = InEdges.concatenate(parts)
+    edges = edges.take(sample_parts(edges, setup.limit, setup.strategy))
     rows, counts = np.unique(edges.destinations, return_counts=True)
     csr = Csr(np.concatenate(([0], np.cumsum(counts))), edges.sources, (len(rows), setup.nodes), edges.ids)
     return [InEdgeTable(csr, edges.weight, rows, edges.positions, sampled=True)]
-
-
-def _sample_in_edges(setup: FlattenTaskSetup, edges: InEdges) -> InEdges:
-    """Sample each destination once for all requests, in order of (destination, rank)."""
-    assert setup.limit is not None
-    return edges.take(sample_parts(edges, setup.limit, setup.strategy))
-
-
-def first_requests(setup: FlattenTaskSetup, targets: Ints) -> list[Ints]:
-    """Requests of round 1, the in-edges of the targets themselves, split by reducer."""
-    return setup.split_requests(np.arange(len(targets)) * setup.nodes + targets)
 
 
 def reduce_round(

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from backends.agl.graphfeature import Records, decode
 from backends.base.sparse_rows import Rows, features_of, input_rows
 from backends.kernels.graphfeatures import CorruptRecord, MergedRecords, Strings, merge_records
 from backends.kernels.parquet import UncompressedParquet
+from backends.settings import typed
 from datasets.csr import Csr, index_dtype
 from datasets.features import Features, SparseFeatures
 from datasets.graph import NO_SPLIT, SPLITS
@@ -26,7 +27,10 @@ from datasets.tables.node_stream import NAMES
 
 Ints = NDArray[np.int64]
 MANIFEST = "manifest.json"
-FACTS = ("shards", "sizes", "strategy", "filter", "embed", "width", "weighted", "classes", "task")  # at least
+# the facts that are read, and their kinds; manifests of earlier versions lack those in OPTIONAL
+KINDS: dict[str, Any] = {"graph": str, "shards": int, "sizes": dict, "strategy": dict, "filter": str | None}
+KINDS |= {"embed": bool, "width": int, "weighted": bool, "classes": int, "task": str}
+OPTIONAL: dict[str, Any] = {"tables": dict, "sparse": bool, "edge_width": int, "draws": int, IDENTITY: str}
 
 
 class ShardError(ValueError):
@@ -129,18 +133,7 @@ class GraphFeatureReader:
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
-        path = self.folder / MANIFEST
-        try:
-            self.manifest: dict[str, Any] = json.loads(path.read_text())
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise ShardError(
-                f"{path} does not exist: GraphFlat did not finish there, flatten the graph first"
-            ) from error
-        except ValueError as error:
-            raise ShardError(f"{path} is damaged ({error}): flatten the graph again") from error
-        lacking = [name for name in FACTS if not isinstance(self.manifest, dict) or name not in self.manifest]
-        if lacking:
-            raise ShardError(f"{path} is not GraphFlat's, it lacks {', '.join(lacking)}: give the folder of its shards")
+        self.manifest, self.strategy = _read_manifest(self.folder / MANIFEST)
         self.shards = [shard_path(self.folder, number) for number in range(self.manifest["shards"])]
         own = {name for shard in self.shards for name in (shard.name, features_path(shard).name)}
         foreign = sorted(path.name for path in self.folder.glob("part-*.parquet") if path.name not in own)
@@ -164,6 +157,11 @@ class GraphFeatureReader:
 
     def __len__(self) -> int:
         return int(self.manifest["sizes"]["records"])
+
+    @property
+    def largest(self) -> int:
+        """Records of the largest shard, which no batch exceeds: the first, as only the last may have fewer."""
+        return len(self.strings(0)) if self.shards else 0
 
     def batches(
         self, size: int, seed: int | None = None, split: str | None = None, shards: Sequence[int] | None = None
@@ -288,14 +286,37 @@ class GraphFeatureReader:
 
 
 def sampling_of(reader: GraphFeatureReader) -> SamplingStrategy:
-    """The sampling strategy of a folder's neighbourhoods, from its manifest.
+    """The sampling strategy of a folder's neighbourhoods.
 
     Raises ShardError for samples of an earlier version, which a graph no longer gives.
     """
-    options, draws = reader.manifest["strategy"], reader.manifest.get("draws", 1)
-    if options["method"] != "full" and draws != DRAWS:
+    draws = reader.manifest.get("draws", 1)
+    if reader.strategy.method != "full" and draws != DRAWS:
         raise ShardError(f"{reader.folder} was sampled by version {draws} of GraphFlat, this is {DRAWS}: flatten again")
-    return SamplingStrategy(**(options | {"fanouts": tuple(options["fanouts"])}))
+    return reader.strategy
+
+
+def _read_manifest(path: Path) -> tuple[dict[str, Any], SamplingStrategy]:
+    """The facts of a manifest, with those of its strategy in full, and the strategy; raises ShardError."""
+    try:
+        facts = json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ShardError(f"{path} does not exist: GraphFlat did not finish there, flatten the graph first") from error
+    except ValueError as error:
+        raise ShardError(f"{path} is damaged ({error}): flatten the graph again") from error
+    lacking = [name for name in KINDS if not isinstance(facts, dict) or name not in facts]
+    if lacking:
+        raise ShardError(f"{path} is not GraphFlat's, it lacks {', '.join(lacking)}: give the folder of its shards")
+    try:
+        for name, kind in (KINDS | OPTIONAL).items():
+            if name in facts and not isinstance(facts[name], kind):
+                raise TypeError(f"{name} is {facts[name]!r}")
+        strategy, records = typed(SamplingStrategy, facts["strategy"]), facts["sizes"]["records"]
+        if "method" not in facts["strategy"] or not isinstance(records, int):  # the class has a default method
+            raise TypeError(f"strategy is {facts['strategy']}, records are {records!r}")
+    except (KeyError, TypeError, ValueError) as error:
+        raise ShardError(f"{path} is damaged ({error}): flatten the graph again") from error
+    return facts | {"strategy": asdict(strategy)}, strategy
 
 
 def _column_bytes(metadata: Any, name: str) -> int:

@@ -28,19 +28,14 @@ Ints = NDArray[np.int64]
 class EdgeColumns:
     """A dataclass of columns with a value per edge each, or ``None``."""
 
-    @property
-    def columns(self) -> tuple[Any, ...]:
-        """All columns, in the order of the fields."""
-        return tuple(vars(self).values())
-
     def take(self, rows: Any) -> Self:
         """Return the edges at some rows."""
-        return type(self)(*(None if column is None else column[rows] for column in self.columns))
+        return type(self)(*(None if column is None else column[rows] for column in vars(self).values()))
 
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
         """Join parts, one after the other."""
-        columns = zip(*(part.columns for part in parts), strict=True)
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
         return cls(*(None if column[0] is None else np.concatenate(column) for column in columns))
 
 
@@ -129,8 +124,8 @@ def drop_seen(requests: Ints, seen: Ints) -> Ints:
     return requests[fresh]
 
 
-def sample_parts(edges: InEdges, fanout: int, strategy: SamplingStrategy) -> Ints:
-    """Sample at most ``fanout`` edges per destination by keys; returns their places by (destination, rank)."""
+def sample_parts(edges: InEdges, fanout: int | None, strategy: SamplingStrategy) -> Ints:
+    """Sample at most ``fanout`` edges per destination by keys, ``None`` for all; places by (destination, rank)."""
     order = np.argsort(edges.positions)
     if not len(order):
         return order

@@ -97,7 +97,8 @@ class SamplingStrategy:
     ``by`` is the edge column of weighted and topk sampling; ``reverse`` makes topk keep the smallest values. With
     ``scope="node"`` a node has one sample for all targets, with ``"target"`` another in every target's neighbourhood.
     ``sha256`` is the digest of the file of a user's sampler; files of earlier versions have none, so that strategies
-    are equal without it, and ``refuse_other_file`` compares it.
+    are equal without it, and ``refuse_other_file`` compares it. Scope is ``node`` where all in-edges are kept, as every
+    target then reads the same.
     """
 
     fanouts: tuple[int | None, ...]
@@ -115,6 +116,8 @@ class SamplingStrategy:
             raise StrategyError("hop 0 is not allowed: a neighbourhood has at least 1 hop")
         if self.scope not in SCOPES:
             raise StrategyError(f"scope={self.scope!r} is unknown: allowed are {', '.join(SCOPES)}")
+        if self.method == "full":
+            object.__setattr__(self, "scope", "node")  # the class is frozen
 
     @property
     def hops(self) -> int:

@@ -17,6 +17,7 @@ from backends.agl.cluster import Cluster
 from backends.agl.commandline import (
     InferSettings,
     add_table_options,
+    announce_small_batches,
     read_infer_settings,
     read_tables,
     refuse_other_run_on,
@@ -54,7 +55,7 @@ from datasets.csr import index_dtype
 from datasets.graph import Graph
 from datasets.tables.node_stream import NAMES
 
-Answer = tuple[Any, Any, dict[str, Any]]  # ids, scores, facts
+Answer = tuple[Any, Any, dict[str, Any], str]  # ids, scores, facts, and the column of ids in a table of them
 CLAIMED = "of-graphinfer"
 RESULTS = ("scores.npy", "nodes.npy", "nodes.parquet", "facts.json")  # nodes in one of the two
 OF_RUN_ON = {"hub_threshold": "ray", "threads": "local"}  # settings: a task of Ray has one thread
@@ -74,7 +75,10 @@ def parser() -> argparse.ArgumentParser:
         help="in place of tables: folder of a prepared graph, or of GraphFlat's shards, any fsspec path",
     )
     options.add_argument(
-        "-o", "--output", required=True, help="folder for scores.npy, nodes.npy, facts.json, any fsspec path"
+        "-o",
+        "--output",
+        required=True,
+        help="folder for scores.npy, nodes.npy (.parquet where ids are text), facts.json, any fsspec path",
     )
     options.add_argument(
         "-t",
@@ -102,13 +106,8 @@ def inferred(parsed: argparse.Namespace) -> str:
         return f"uploaded what was finished before: {place}/scores.npy"
     if settings.address:
         ray_cluster.reach(settings.address)
-    with ExitStack() as places:
-        parsed.output = places.enter_context(written(place, "facts.json", command))
-        parsed.model = places.enter_context(fetched(parsed.model))
-        if parsed.input is not None:
-            parsed.input = places.enter_context(fetched(parsed.input, only="graph"))
-        if parsed.targets is not None:
-            parsed.targets = places.enter_context(fetched(parsed.targets))
+    refuse_other_options(parsed, settings)
+    with written(place, "facts.json", command) as parsed.output:
         return f"{infer(parsed, settings)}: {place}/scores.npy"
 
 
@@ -116,11 +115,16 @@ def infer(parsed: argparse.Namespace, settings: InferSettings) -> str:
     """Score shards, a prepared graph or tables; an interrupted run resumes from ``OUTPUT/work``."""
     output, is_new, start = parsed.output, not parsed.output.exists(), time.perf_counter()
     try:
-        with locked(output / "work"):
+        with locked(output / "work"), ExitStack() as places:
             refuse_other_files(output)
-            ids, scores, facts = scored(parsed, settings)
+            parsed.model = places.enter_context(fetched(parsed.model))
+            if parsed.input is not None:
+                parsed.input = places.enter_context(fetched(parsed.input, only="graph"))
+            if parsed.targets is not None:
+                parsed.targets = places.enter_context(fetched(parsed.targets))
+            ids, scores, facts, column = scored(parsed, settings)
             facts |= {"seconds": time.perf_counter() - start, "engine": settings.run_on}
-            write_results(output, ids, scores, facts)
+            write_results(output, ids, scores, facts, column)
     except ValueError:
         if is_new:
             shutil.rmtree(output, ignore_errors=True)
@@ -149,11 +153,8 @@ def refuse_other_files(output: Path) -> None:
 def scored(parsed: argparse.Namespace, settings: InferSettings) -> Answer:
     """Read the model and what it scores, and score it."""
     torch.set_num_threads(settings.threads)
-    stated = [pair.partition("=")[0] for pair in parsed.config]
+    stated = stated_settings(parsed)
     model = model_of(parsed.model, settings, stated, parsed.code)
-    from_tables = "nodes" in parsed or "edges" in parsed
-    if from_tables == (parsed.input is not None) or ("nodes" in parsed) != ("edges" in parsed):
-        raise ValueError("give either tables, by -n and -e, or a folder, by -i")
     from_shards = parsed.input is not None and is_shards(parsed.input)
     if from_shards and settings.infer == "graphinfer":
         raise ValueError(
@@ -164,8 +165,6 @@ def scored(parsed: argparse.Namespace, settings: InferSettings) -> Answer:
         what = "the targets of shards are" if from_shards else "a model of --scope target is"
         raise ValueError(f"{what} scored by neighbourhoods, in this process: give run_on=local")
     refuse_unused_options(parsed, stated, method)
-    used_by = {f"-c {name}": run_on for name, run_on in OF_RUN_ON.items() if name in stated}
-    refuse_other_run_on(used_by, settings.run_on, "-c run_on=")
     if settings.run_on == "ray":
         ray_cluster.require("-c run_on=ray", "-c run_on=local")
     with step_progress() as progress:
@@ -173,6 +172,20 @@ def scored(parsed: argparse.Namespace, settings: InferSettings) -> Answer:
             return score_shards(parsed, settings, model, progress)
         graph, folder = graph_of(parsed, model, progress)
         return score_graph(parsed, settings, model, graph, folder, progress)
+
+
+def stated_settings(parsed: argparse.Namespace) -> list[str]:
+    """The names of the settings of the command line."""
+    return [pair.partition("=")[0] for pair in parsed.config]
+
+
+def refuse_other_options(parsed: argparse.Namespace, settings: InferSettings) -> None:
+    """Raise ValueError for options that do not go together whatever the model and the input are."""
+    from_tables = "nodes" in parsed or "edges" in parsed
+    if from_tables == (parsed.input is not None) or ("nodes" in parsed) != ("edges" in parsed):
+        raise ValueError("give either tables, by -n and -e, or a folder, by -i")
+    used_by = {f"-c {name}": run_on for name, run_on in OF_RUN_ON.items() if name in stated_settings(parsed)}
+    refuse_other_run_on(used_by, settings.run_on, "-c run_on=")
 
 
 def refuse_unused_options(parsed: argparse.Namespace, stated: list[str], method: str) -> None:
@@ -209,15 +222,18 @@ def score_shards(
         raise ValueError(f"{parsed.input} holds the targets that were flattened: leave out -t, or give the graph")
     reader = GraphFeatureReader(parsed.input)
     check_shards(reader, parsed.model, model)
+    announce_small_batches(reader.largest, settings.batch_size, len(reader))
     inference = RecordInference(reader, model.spec, model.state, settings.batch_size)
     ids, scores = inference.run(progress)
-    return reader.names(ids) if (parsed.input / NAMES).is_file() else ids, scores, inference.facts()
+    names = reader.names(ids) if (parsed.input / NAMES).is_file() else ids
+    return names, scores, inference.facts(), column_of_ids(parsed, model)
 
 
 def graph_of(parsed: argparse.Namespace, model: TrainedModel, progress: Progress) -> tuple[Graph, Path]:
     """The graph of the tables or of the folder, and its folder; columns not named are those of the training."""
     if parsed.input is not None:
-        folder = graph_folder(parsed.input)
+        advice = "give the folder of a prepared graph or of GraphFlat's shards, or tables by -n and -e"
+        folder = graph_folder(parsed.input, advice)
         return Graph.load(folder), folder
     folder = claimed(parsed.output) / "tables"
     options = table_options_of(parsed, model.tables)
@@ -240,7 +256,7 @@ def score_graph(
     refuse_other_weights(model, graph.edge_weights is not None, source)
     strategy = model.trained_by or model.strategy  # a column that steered the samples was not dropped
     refuse_unused_columns(model.spec, strategy, model.filtering, columns_of(graph), source)
-    column = getattr(parsed, "id", model.tables.get("id", "id"))
+    column = column_of_ids(parsed, model)
     targets = None if parsed.targets is None else targets_of(parsed.targets, graph, folder, column)
     job = InferenceJob(graph, model.spec, model.state, targets, model.strategy, settings.partitions, model.filtering)
     try:
@@ -253,7 +269,12 @@ def score_graph(
         row = row_of(error.edge, graph, table_options_of(parsed, model.tables).undirected)
         advice = "correct it, or train with a filter that leaves such edges out"
         raise StrategyError(f"{source}: row {row}: {error.reason}: {advice}") from error
-    return ids_of(graph, folder, targets), scores, facts
+    return ids_of(graph, folder, targets), scores, facts, column
+
+
+def column_of_ids(parsed: argparse.Namespace, model: TrainedModel) -> str:
+    """The column of ids in tables of targets: of the command line, else of the training."""
+    return str(getattr(parsed, "id", model.tables.get("id", "id")))
 
 
 def by_rounds(
@@ -290,13 +311,16 @@ def forecast(job: InferenceJob, output: Path) -> str:
     return f"{rounds} will take up to {gibibytes(size)} of disk ({gibibytes(free)} are free)"
 
 
-def write_results(output: Path, ids: Any, scores: Any, facts: dict[str, Any]) -> None:
-    """Write the results, whole or not at all, ``facts.json`` last; then remove what the run worked with."""
+def write_results(output: Path, ids: Any, scores: Any, facts: dict[str, Any], column: str) -> None:
+    """Write the results, whole or not at all, ``facts.json`` last; then remove what the run worked with.
+
+    ``column`` is that of ids that are text.
+    """
     unnamed = claimed(output) / "results"
     try:
         unnamed.mkdir(exist_ok=True)
         save_array(unnamed / "scores.npy", scores)
-        nodes = save_ids(unnamed / "nodes.npy", ids)
+        nodes = save_ids(unnamed, ids, column)
         (unnamed / "facts.json").write_text(json.dumps(facts, indent=1))
         for name in ("scores.npy", nodes.name, "facts.json"):
             (unnamed / name).replace(output / name)

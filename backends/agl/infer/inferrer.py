@@ -19,7 +19,7 @@ import torch
 from backends.agl.backend import AglTrainer
 from backends.agl.config import AglConfig
 from backends.agl.flat.flattener import strategy_of
-from backends.agl.flat.job import FlattenJob, check_columns, flatten_to
+from backends.agl.flat.job import check_columns
 from backends.agl.flat.reader import GraphFeatureReader, sampling_of
 from backends.agl.flat.sampling_strategy import StrategyError, columns_of, refuse_unused_columns
 from backends.agl.flat.source import Source
@@ -28,11 +28,11 @@ from backends.agl.infer.job import InferenceJob, Workspace, needs_table
 from backends.agl.infer.map_stage import matrix_name
 from backends.agl.networks import builder_of, network_of
 from backends.agl.sampled_graph import SampledGraph
+from backends.agl.train.shard_source import FlattenedTargets
 from backends.agl.vectorize import matrices_of_records
 from backends.base.facts import spmm_facts
 from backends.base.inferrer import TorchInferrer
 from backends.base.layered import LayerMatrix
-from backends.base.network import Network
 from backends.base.sparse_rows import Rows, input_rows, tensor
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Inferrer, Nodes, Unsupported
@@ -47,78 +47,72 @@ from datasets.graph import Graph
 BATCH = 1024
 
 
-class NeighbourhoodInference:
-    """Scores batches of ``size`` targets of a graph, each from the merged neighbourhood of its targets, pruned."""
+class _BatchedInference:
+    """Base of the scorers of batches: a network, and the embeddings that it computed in all of them."""
 
-    def __init__(self, job: InferenceJob, size: int) -> None:
-        assert job.graph.features is not None
-        self.job, self.size, self.computed = job, size, 0
-        self.features = input_rows(job.graph.features)
-        self.sampled_graph = SampledGraph(job.graph, builder_of(job.spec), job.sampling, job.filtering)
-        self.network = _network(job.spec, job.state, job.sparse_input)
+    def __init__(self, spec: ModelSpec, state: State, sparse_input: bool, size: int) -> None:
+        self.spec, self.size, self.computed = spec, size, 0
+        self.network = network_of(spec, TrainingSpec(), sparse_input=sparse_input)
+        self.network.load(state)
+        self.network.eval()
 
-    def run(self, progress: Progress = silent) -> Floats:
-        """Score the targets, batch by batch: logits [targets, classes]."""
-        self.computed = 0
-        targets = np.arange(self.job.graph.nodes) if self.job.targets is None else self.job.targets
-        scores = np.empty((len(targets), self.job.spec.classes), dtype=np.float32)
-        for start in range(0, len(targets), self.size):
-            batch = targets[start : start + self.size]
-            scores[start : start + self.size] = self._scores(batch)
-            progress("score", start + len(batch), len(targets))
-        return scores
-
-    def _scores(self, targets: Nodes) -> Floats:
-        distinct, rows = np.unique(targets, return_inverse=True)
-        structure, nodes = self.sampled_graph.layers(distinct, "tight")
+    def logits(self, features: Rows, structure: list[LayerMatrix]) -> Floats:
+        """Logits of the rows of a batch's last layer."""
         self.computed += sum(matrix.csr.shape[0] for matrix in structure)
-        features = self.features if nodes is None else self.features.index_select(0, tensor(nodes))
-        scores: Floats = _logits(self.network, features, structure)[rows]
-        return scores
+        with torch.inference_mode():
+            logits: Floats = self.network(features, structure).numpy()
+        return logits
 
     def facts(self) -> dict[str, Any]:
         """Computed embeddings, where a node in several batches counts several times; and the batch size."""
         return {"embeddings": self.computed, "batch": self.size}
 
 
-class RecordInference:
-    """Scores the targets of GraphFlat's shards, ``size`` records at a time, from their stored neighbourhoods alone."""
+class NeighbourhoodInference(_BatchedInference):
+    """Scores batches of ``size`` targets of a graph, each from the merged neighbourhood of its targets, pruned."""
+
+    def __init__(self, job: InferenceJob, size: int) -> None:
+        super().__init__(job.spec, job.state, job.sparse_input, size)
+        assert job.graph.features is not None
+        self.job, self.features = job, input_rows(job.graph.features)
+        self.sampled_graph = SampledGraph(job.graph, builder_of(job.spec), job.sampling, job.filtering)
+
+    def run(self, progress: Progress = silent) -> Floats:
+        """Score the targets, batch by batch: logits [targets, classes]."""
+        self.computed = 0
+        targets = np.arange(self.job.graph.nodes) if self.job.targets is None else self.job.targets
+        scores = np.empty((len(targets), self.spec.classes), dtype=np.float32)
+        for start in range(0, len(targets), self.size):
+            batch, rows = np.unique(targets[start : start + self.size], return_inverse=True)
+            structure, nodes = self.sampled_graph.layers(batch, "tight")
+            features = self.features if nodes is None else self.features.index_select(0, tensor(nodes))
+            scores[start : start + self.size] = self.logits(features, structure)[rows]
+            progress("score", start + len(rows), len(targets))
+        return scores
+
+
+class RecordInference(_BatchedInference):
+    """Scores the targets of GraphFlat's shards, up to ``size`` at a time, from their stored neighbourhoods alone.
+
+    A batch is of one shard: ``self.size`` is the size that batches have.
+    """
 
     def __init__(self, reader: GraphFeatureReader, spec: ModelSpec, state: State, size: int) -> None:
-        self.reader, self.spec, self.size, self.computed = reader, spec, size, 0
-        self.strategy, self.builder = sampling_of(reader), builder_of(spec)
-        self.network = _network(spec, state, bool(reader.manifest.get("sparse")))
+        super().__init__(spec, state, bool(reader.manifest.get("sparse")), min(size, reader.largest))
+        self.reader, self.strategy, self.builder = reader, sampling_of(reader), builder_of(spec)
 
     def run(self, progress: Progress = silent) -> tuple[Nodes, Floats]:
         """Score all records; returns the ids of their targets, ascending, and logits [targets, classes]."""
         self.computed, ids, scores, done = 0, [], [], 0
         for records in self.reader.encoded_batches(self.size):
             merged, features, structure = matrices_of_records(records, self.builder, self.strategy, "tight")
-            self.computed += sum(matrix.csr.shape[0] for matrix in structure)
             ids.append(merged.neighbourhood.nodes[merged.roots].astype(np.int64))
-            scores.append(_logits(self.network, features, structure)[merged.roots])
+            scores.append(self.logits(features, structure)[merged.roots])
             done += len(records.rows)
             progress("score", done, len(self.reader))
         joined = np.concatenate(ids)
         order = np.argsort(joined, kind="stable")
         return joined[order], np.concatenate(scores)[order]
-
-    def facts(self) -> dict[str, Any]:
-        """Computed embeddings, where a node in several batches counts several times; and the batch size."""
-        return {"embeddings": self.computed, "batch": self.size}
-
-
-def _network(spec: ModelSpec, state: State, sparse_input: bool) -> Network:
-    network = network_of(spec, TrainingSpec(), sparse_input=sparse_input)
-    network.load(state)
-    network.eval()
-    return network
-
-
-def _logits(network: Network, features: Rows, structure: list[LayerMatrix]) -> Floats:
-    with torch.inference_mode():
-        logits: Floats = network(features, structure).numpy()
-    return logits
 
 
 def inferrer(config: AglConfig) -> Inferrer:
@@ -151,7 +145,7 @@ class _JobInferrer:
         torch.set_num_threads(training.threads)
         all_nodes = len(plan.nodes) == graph.nodes and (plan.nodes[1:] > plan.nodes[:-1]).all()
         targets = None if all_nodes else plan.nodes
-        self.plan = plan
+        self.plan, self.training = plan, training
         self.job = sampled_job(self.config, graph, spec, state, targets, training.seed)
         self.start(clock)
 
@@ -174,15 +168,12 @@ def sampled_job(
         refuse_unused_columns(spec, strategy, config.filter, columns_of(graph), graph.name)
     except (FilterError, StrategyError) as error:
         raise Unsupported(str(error)) from error
-    if strategy.scope == "target" and strategy.method != "full" and config.infer == "graphinfer":
+    if strategy.scope == "target" and config.infer == "graphinfer":
         raise Unsupported(
             "GraphInfer computes one embedding of each node, not one for every target as with backend.scope=target: "
             "choose backend.infer=neighbourhood"
         )
-    if strategy.method == "full":
-        spec, strategy = replace(spec, fanouts=()), replace(strategy, scope="node")
-    else:
-        spec = replace(spec, fanouts=strategy.fanouts)
+    spec = replace(spec, fanouts=() if strategy.method == "full" else strategy.fanouts)
     return InferenceJob(graph, spec, state, targets, strategy, config.partitions, config.filter)
 
 
@@ -276,17 +267,13 @@ class RecordInferrer(_JobInferrer):
     """Scores records that GraphFlat wrote in ``prepare``, as did the module that GraphInfer replaced (section 3.4)."""
 
     def start(self, clock: Clock) -> None:
-        """Flatten the targets into a temporary folder."""
-        job = self.job
-        self.folder = Path(tempfile.mkdtemp(prefix="graphfeatures-"))
-        targets = np.arange(job.graph.nodes) if job.targets is None else job.targets
-        self.ids = targets if job.graph.node_ids is None else np.asarray(job.graph.node_ids)[targets]
+        """Flatten the targets into a temporary folder, in shards of whole batches."""
+        job, size = self.job, self.plan.size or BATCH
+        self.ids = self.plan.nodes if job.graph.node_ids is None else np.asarray(job.graph.node_ids)[self.plan.nodes]
+        self.flattened = FlattenedTargets(self.config, job.graph, job.spec, self.training)
         with clock.phase("flatten"):
-            embed, threads = self.config.features == "embedded", torch.get_num_threads()
-            flat = FlattenJob(job.sampling, job.filtering, embed, threads=threads)
-            flatten_to(self.folder / "shards", job.graph, np.unique(targets), flat)
-        reader = GraphFeatureReader(self.folder / "shards")
-        self.inference = RecordInference(reader, job.spec, job.state, self.plan.size or BATCH)
+            reader = self.flattened.flatten(BatchPlan(np.unique(self.plan.nodes), size))
+        self.inference = RecordInference(reader, job.spec, job.state, size)
 
     def infer(self, clock: Clock) -> Floats:
         """Score all records."""
@@ -297,9 +284,13 @@ class RecordInferrer(_JobInferrer):
         return scores[np.searchsorted(ids, self.ids)]
 
     def facts(self) -> dict[str, Any]:
-        """Computed embeddings, batch size, and bytes of the shards."""
-        stored = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
-        return self.inference.facts() | {"bytes_on_disk": stored}
+        """Computed embeddings, batch size, bytes of the shards and stored nodes per distinct node."""
+        return self.inference.facts() | self.flattened.facts(self.inference.reader)
+
+    def close(self) -> None:
+        """Remove the shards."""
+        if hasattr(self, "flattened"):
+            self.flattened.remove()
 
 
 class FullGraphInferrer(TorchInferrer):

@@ -17,16 +17,13 @@ from backends.agl.flat.sampling_strategy import (
 from backends.agl.infer.job import Nodes, refuse_other_widths
 from backends.agl.model_file import TrainedModel, read_model
 from backends.agl.networks import read_state, spec_from_state
-from datasets.array_files import save_array, save_pieces
-from datasets.features import SparseFeatures, refuse_not_finite
+from datasets.array_files import save_array
+from datasets.consistency import check_finite
 from datasets.graph import Graph
 from datasets.tables.columns import id_kind
 from datasets.tables.node_stream import NAMES
 from datasets.tables.reading import read_table
 
-ROWS_AT_ONCE = 1 << 16
-BYTES_AT_ONCE = 1 << 26  # of names
-PADDED_BYTES, PADDING = 1 << 30, 16  # of names as text of equal length: most bytes, and most for a byte of the names
 SAMPLING = ("fanouts", "seed", "sampler", "replacement", "slope")
 
 
@@ -64,15 +61,15 @@ def _without_strategy(path: Path, settings: InferSettings) -> TrainedModel:
     return TrainedModel(spec, state, SamplingStrategy(fanouts, settings.sampler, by, **options))
 
 
-def graph_folder(folder: Path) -> Path:
-    """The folder of a prepared graph: the folder itself, or ``graph`` in a folder of GraphFlat; raises ValueError."""
+def graph_folder(folder: Path, advice: str) -> Path:
+    """The folder of a prepared graph: the folder itself, or ``graph`` in a folder of GraphFlat.
+
+    Raises ValueError with ``advice`` where there is none.
+    """
     inner = folder / "graph"
     folder = inner if not (folder / "graph.json").is_file() and inner.is_dir() else folder
     if not (folder / "graph.json").is_file():
-        raise ValueError(
-            f"{folder} holds neither graph.json nor shards: give the folder of a prepared graph or of GraphFlat, or "
-            "tables by -n and -e"
-        )
+        raise ValueError(f"{folder} holds no prepared graph (graph.json): {advice}")
     return folder
 
 
@@ -87,24 +84,17 @@ def ids_of(graph: Graph, graph_folder: Path, targets: Nodes | None) -> Any:
     return ids if targets is None else ids[targets]
 
 
-def save_ids(path: Path, ids: Any) -> Path:
-    """Write ids as ``.npy`` and return its path: numbers, or names as text of equal length, a block of them at a time.
+def save_ids(folder: Path, ids: Any, column: str) -> Path:
+    """Write ids into a folder, as ``-t`` reads them, and return the file.
 
-    Where one long name makes that a large file of little but padding, it is ``.parquet`` with the column ``id``.
+    Numbers are ``nodes.npy``, text is ``column`` of ``nodes.parquet``.
     """
     if isinstance(ids, np.ndarray):
-        save_array(path, ids)
+        save_array(path := folder / "nodes.npy", ids)
         return path
-    from pyarrow import compute, parquet, table
+    from pyarrow import parquet, table
 
-    kind = np.dtype(f"<U{compute.max(compute.utf8_length(ids)).as_py() or 1}")
-    if len(ids) * kind.itemsize > max(PADDED_BYTES, PADDING * ids.nbytes):
-        path = path.with_suffix(".parquet")
-        parquet.write_table(table({"id": ids}), path)
-        return path
-    rows = max(BYTES_AT_ONCE // kind.itemsize, 1)
-    blocks = (ids[start : start + rows].to_numpy(zero_copy_only=False) for start in range(0, len(ids), rows))
-    save_pieces(path, kind, (len(ids),), (block.astype(kind) for block in blocks))
+    parquet.write_table(table({column: ids}), path := folder / "nodes.parquet")
     return path
 
 
@@ -112,22 +102,10 @@ def check_graph(graph: Graph) -> None:
     """Raise ValueError for a graph without features, or with values that are not finite."""
     if graph.features is None:
         raise ValueError(f"the graph {graph.name} has no features: GraphInfer starts from them")
-    if isinstance(graph.features, SparseFeatures):
-        csr, values = graph.features.csr, graph.features.values
-        for start in range(0, csr.nnz, ROWS_AT_ONCE):
-            columns, rows = csr.edges(start, min(start + ROWS_AT_ONCE, csr.nnz))
-            refuse_not_finite(rows, columns, values[start : start + ROWS_AT_ONCE])
-    dense = None if isinstance(graph.features, SparseFeatures) else graph.features
-    of_edges = ("weight of edge", graph.edge_weights), ("features of edge", graph.edge_features)
-    for column, array in (("features of node", dense), *of_edges):
-        for start in range(0, 0 if array is None else len(array), ROWS_AT_ONCE):
-            finite = np.isfinite(array[start : start + ROWS_AT_ONCE])
-            rows = finite.reshape(len(finite), -1).all(axis=1)
-            if not rows.all():
-                row = start + int(np.argmin(rows))
-                raise ValueError(
-                    f"the {column} {row} of {graph.name} are not finite: mend the graph, then prepare it again"
-                )
+    try:
+        check_finite(graph)
+    except ValueError as error:
+        raise ValueError(f"{graph.name}: {error}: mend the graph, then prepare it again") from error
 
 
 def check_shards(reader: GraphFeatureReader, path: Path, model: TrainedModel) -> None:
@@ -147,7 +125,7 @@ def check_shards(reader: GraphFeatureReader, path: Path, model: TrainedModel) ->
 def _drawn(strategy: SamplingStrategy | None) -> SamplingStrategy | None:
     """The strategy without what ``full``, which draws nothing, does not read."""
     whole = strategy is not None and strategy.method == "full"
-    return replace(strategy, seed=0, scope="node") if strategy is not None and whole else strategy
+    return replace(strategy, seed=0) if strategy is not None and whole else strategy
 
 
 def refuse_other_weights(model: TrainedModel, weighted: bool, source: str) -> None:

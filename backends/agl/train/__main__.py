@@ -14,10 +14,11 @@ import numpy as np
 
 from backends.ablation import resolve
 from backends.agl.backend import AglTrainer
-from backends.agl.commandline import TrainSettings, read_train_settings, run_command
+from backends.agl.commandline import TrainSettings, announce_small_batches, read_train_settings, run_command
 from backends.agl.config import STRATEGIES, AglConfig
 from backends.agl.flat.reader import GraphFeatureReader, sampling_of
 from backends.agl.flat.sampling_strategy import check_sampler, refuse_unused_columns
+from backends.agl.infer.inputs import graph_folder
 from backends.agl.model_file import BestEpoch, Checkpoints, TrainedModel, save_model
 from backends.agl.networks import first_state
 from backends.agl.train.shard_source import ShardSource, targets_of_shards
@@ -61,7 +62,10 @@ def prepared_trainer(
     if settings.source == "shards":
         source, plan = ShardSource(), shard_plan_of(reader, settings.batch_size, settings.seed)
     else:
-        graph, source = _graph_beside(folder), None
+        graph, source = (
+            Graph.load(graph_folder(folder, "flatten with --keep-graph, or leave out -c source=graph")),
+            None,
+        )
         check_sampler(sampling)
         plan = BatchPlan(graph.nodes_of("train"), settings.batch_size, None, settings.seed)
         config.sampler, config.scope, config.filter = sampling.text, sampling.scope, filtering
@@ -69,13 +73,6 @@ def prepared_trainer(
     training = TrainingSpec(**_options_of(TrainingSpec, settings))
     trainer.prepare(graph, spec, training, first_state(spec, settings.seed), plan, WorkerClock())
     return trainer
-
-
-def _graph_beside(shards: Path) -> Graph:
-    folder = shards / "graph"
-    if not (folder / "graph.json").is_file():
-        raise ValueError(f"{shards} holds no graph: flatten with --keep-graph, or leave out -c source=graph")
-    return Graph.load(folder)
 
 
 def _options_of(spec: type[ModelSpec | TrainingSpec], settings: TrainSettings) -> dict[str, Any]:
@@ -99,10 +96,16 @@ def spec_of(
         edges = {"edge_width": edge_width, "weighted": reader.manifest["weighted"]}
         spec = UserModelSpec(Path(model.partition(":")[0]).name, **data, **edges, **options)
         return tried(spec.with_own_defaults(stated))
-    if model not in CONVOLUTIONS:
-        raise ValueError(f"model {model!r} is unknown: allowed are {', '.join(CONVOLUTIONS)}, or a file net.py")
     options = _options_of(ModelSpec, settings) | {"edge_width": edge_width if model == "gat" else 0}
     return ModelSpec(model, **data, **options)
+
+
+def refuse_unknown_model(model: str) -> None:
+    """Raise ValueError for a model that is neither one of ours nor a user's file that can be read."""
+    if is_user_model(model):
+        code_of(model)
+    elif model not in CONVOLUTIONS:
+        raise ValueError(f"model {model!r} is unknown: allowed are {', '.join(CONVOLUTIONS)}, or a file net.py")
 
 
 def refuse_frozen_parameters(spec: UserModelSpec, strategy: str, decay: float) -> None:
@@ -174,14 +177,12 @@ def train(parsed: argparse.Namespace) -> str:
         raise ValueError(f"{parsed.output} is no .safetensors file: give the name of a new .safetensors file")
     if delivered(parsed.output, None, command := str(vars(parsed))):
         return f"uploaded what was finished before: {parsed.output}"
-    with (
-        written(parsed.output, None, command) as output,
-        locked(output),
-        fetched(parsed.input, without="" if settings.source == "graph" else "graph") as shards,
-    ):
+    refuse_unknown_model(parsed.model)
+    with written(parsed.output, None, command) as output, locked(output):
         if output.exists():
             raise ValueError(f"{output} exists: give the name of a new .safetensors file")
-        return trained(parsed, settings, shards, output)
+        with fetched(parsed.input, without="" if settings.source == "graph" else "graph") as shards:
+            return trained(parsed, settings, shards, output)
 
 
 def trained(parsed: argparse.Namespace, settings: TrainSettings, shards: Path, output: Path) -> str:
@@ -190,7 +191,9 @@ def trained(parsed: argparse.Namespace, settings: TrainSettings, shards: Path, o
     reader = GraphFeatureReader(shards)
     manifest, stated = reader.manifest, [pair.partition("=")[0] for pair in parsed.config]
     with closing(prepared_trainer(parsed.model, shards, parsed.strategy, settings, stated)) as trainer:
-        announce_small_batches(trainer.plan, settings.workers)
+        plan = trainer.plan
+        if isinstance(plan, ShardPlan):
+            announce_small_batches(max(plan.trained), settings.batch_size, len(plan.nodes) // settings.workers)
         announce_one_class(trainer.graph)
         checkpoints = Checkpoints(output, inputs_of(trainer.spec, parsed.strategy, settings, manifest))
         with step_progress() as progress:
@@ -208,17 +211,6 @@ def inputs_of(spec: ModelSpec, strategy: str, settings: TrainSettings, manifest:
     code = spec.sha256 if isinstance(spec, UserModelSpec) else None
     stated = {name: value for name, value in asdict(settings).items() if name != "threads"}
     return {"model": asdict(spec), "code": code, "strategy": strategy, "settings": stated, "shards": manifest}
-
-
-def announce_small_batches(plan: BatchPlan, workers: int) -> None:
-    """Say where batches are smaller than asked for, as each is of one shard, and what to do."""
-    if isinstance(plan, ShardPlan) and plan.size is not None:
-        largest = max(plan.trained)
-        if largest < min(plan.size, len(plan.nodes) // workers):
-            announce(
-                f"batches have at most {largest:,} targets, not -c batch_size={plan.size}: each is of one shard, so "
-                "flatten with larger --shard-records for larger batches"
-            )
 
 
 def announce_one_class(graph: Graph) -> None:

@@ -55,16 +55,6 @@ class Calibration:
     moved: float = 0.0
     servers: int = 1
 
-    @property
-    def exchange(self) -> float:
-        """Seconds of a step beside computation, for one worker."""
-        return self.pull + self.push + self.receive + self.update
-
-    @property
-    def epoch(self) -> float:
-        """Measured seconds of an epoch of one worker."""
-        return self.batches * (self.compute + self.exchange)
-
 
 def calibrate(facts: dict[str, Any], epoch_seconds: float) -> Calibration:
     """The calibration from ``facts`` and epoch seconds of a one-worker run at parameter servers.

@@ -124,23 +124,23 @@ class TrainingWorker:
     def epoch(self, index: int, first: int) -> dict[str, Any]:
         """Train epoch ``index``, whose first step is number ``first``; return when all workers have pushed theirs.
 
-        Returns mean ``loss``, number of trained ``targets`` and of their ``labels``, wall ``seconds``, those of
-        ``phases``, ``traffic``, and ``computed``, the seconds of each batch: of the steps since the worker was started
+        Returns mean ``loss``, number of trained ``targets`` and of their ``labels``, wall ``seconds``,
+        ``traffic``, and ``computed``, the seconds of each batch: of the steps since the worker was started
         again, where that was in this epoch.
         """
         skipped = 0
         if self.servers is not None:
             self.exchange.next_step = max(first, self.servers.next_step(self.rank))
             skipped = self.exchange.next_step - first
-        start, before, phases = time.perf_counter(), self.exchange.traffic, WorkerClock()
+        start, before = time.perf_counter(), self.exchange.traffic
         self.step, self.exchange.computed = first + skipped, []
         self.trainer.plan, self.trained_targets, self.trained_labels = replace(self.plan, skip=skipped), 0, 0.0
-        loss = self.trainer.epoch(index, phases) if skipped < self.plan.steps else 0.0
+        loss = self.trainer.epoch(index, WorkerClock()) if skipped < self.plan.steps else 0.0
         for _ in range(max(skipped, self.plan.steps), self.job.steps):
             self.exchange.idle()
         traffic = {name: value - getattr(before, name) for name, value in asdict(self.exchange.traffic).items()}
         report = {"loss": loss, "targets": self.trained_targets, "labels": self.trained_labels}
-        report |= {"seconds": time.perf_counter() - start, "phases": phases.seconds, "traffic": traffic}
+        report |= {"seconds": time.perf_counter() - start, "traffic": traffic}
         if self.servers is not None:
             self.servers.finish(self.rank, first + self.job.steps)
         return report | {"computed": self.exchange.computed}

@@ -16,6 +16,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from backends.agl.flat import __main__ as flat
+from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.infer import __main__ as infer
 from backends.agl.train import __main__ as train
 
@@ -58,7 +59,9 @@ def tables(folder: Path, nodes=NODES, edges=EDGES, ending="parquet") -> list[str
 
 def scores_of(folder: Path) -> dict:
     """Scores by id."""
-    return dict(zip(np.load(folder / "nodes.npy").tolist(), np.load(folder / "scores.npy"), strict=True))
+    table = folder / "nodes.parquet"  # of ids that are text
+    ids = parquet.read_table(table).columns[0].to_pylist() if table.exists() else np.load(folder / "nodes.npy").tolist()
+    return dict(zip(ids, np.load(folder / "scores.npy"), strict=True))
 
 
 def chain(folder: Path, model: str, *options: str, given_tables=None) -> list[str]:
@@ -91,7 +94,7 @@ def test_every_strategy_scores_alike_from_tables_a_graph_and_shards(model, sampl
         options += ["-f", filtering] if filtering else []
         files = chain(folder, model, *options, *(["--shared"] if shared else []))
         stated = ["-m", str(folder / "model.safetensors"), "-c", "threads=1"]
-        by_default = "batch_size=9" if scope == "target" else "partitions=3"
+        by_default = "batch_size=9" if scope == "target" and sampling != "full()" else "partitions=3"
         assert infer.main([*stated, by_default, *files, "-o", str(folder / "tables")]) == 0
         stated += ["batch_size=9"]
         assert infer.main([*stated, "infer=neighbourhood", *files, "-o", str(folder / "hoods")]) == 0
@@ -115,12 +118,26 @@ def test_a_graph_that_flatten_keeps_is_scored_whole_and_names_stay(tmp_path, cap
     parquet.write_table(pa.table({"id": words[[7, 3]]}), tmp_path / "some.parquet")
     few = ["-t", str(tmp_path / "some.parquet"), "-o", str(tmp_path / "few")]
     assert infer.main(["-m", str(tmp_path / "model.safetensors"), *files, *few]) == 0
-    assert np.load(tmp_path / "few" / "nodes.npy").tolist() == words[[7, 3]].tolist()
+    assert [*scores_of(tmp_path / "few")] == words[[7, 3]].tolist()
     shutil.rmtree(tmp_path / "flat" / "graph")
     shards = ["-i", str(tmp_path / "flat"), "-o", str(tmp_path / "shards")]
     assert infer.main(["-m", str(tmp_path / "model.safetensors"), *shards]) == 0
     assert all(np.allclose(row, read[word], atol=1e-5) for word, row in scores_of(tmp_path / "shards").items())
-    assert sorted(path.name for path in (tmp_path / "few").iterdir()) == ["facts.json", "nodes.npy", "scores.npy"]
+    assert sorted(path.name for path in (tmp_path / "few").iterdir()) == ["facts.json", "nodes.parquet", "scores.npy"]
+
+
+def test_ids_that_are_text_are_written_as_targets_are_read(tmp_path):
+    words = np.array([f"user {number}" for number in IDS])
+    nodes = {"user": words} | {name: column for name, column in NODES.items() if name != "id"}
+    edges = EDGES | {"source": words[SOURCES], "target": words[TARGETS]}
+    files = chain(tmp_path, "gcn", "--id", "user", given_tables=tables(tmp_path, nodes, edges))
+    for number, source in enumerate((files, ["-i", str(tmp_path / "flat")])):
+        model = ["-m", str(tmp_path / "model.safetensors")]
+        assert infer.main([*model, *source, "-o", str(tmp_path / f"first {number}")]) == 0
+        few = ["-t", str(tmp_path / f"first {number}" / "nodes.parquet"), "-o", str(tmp_path / f"again {number}")]
+        assert infer.main([*model, *files, *few]) == 0
+        first, again = (scores_of(tmp_path / f"{name} {number}") for name in ("first", "again"))
+        assert [*first] == [*again] and all(np.allclose(first[word], again[word], atol=1e-5) for word in first)
 
 
 def test_targets_in_csv_that_look_like_numbers_meet_ids_that_are_text(tmp_path):
@@ -131,7 +148,7 @@ def test_targets_in_csv_that_look_like_numbers_meet_ids_that_are_text(tmp_path):
     (tmp_path / "some.csv").write_text(f"id\n{words[7]}\n{words[3]}\n")
     few = ["-t", str(tmp_path / "some.csv"), "-o", str(tmp_path / "few")]
     assert infer.main(["-m", str(tmp_path / "model.safetensors"), *files, *few]) == 0
-    assert np.load(tmp_path / "few" / "nodes.npy").tolist() == words[[7, 3]].tolist()
+    assert [*scores_of(tmp_path / "few")] == words[[7, 3]].tolist()
 
 
 @pytest.fixture(scope="module")
@@ -149,8 +166,11 @@ def trained(tmp_path_factory):
         (lambda folder, files: [], "give either tables, by -n and -e, or a folder, by -i"),
         (lambda folder, files: files[:2], "give either tables, by -n and -e, or a folder, by -i"),
         (lambda folder, files: [*files, "-i", str(folder / "flat")], "give either tables"),
-        (lambda folder, files: ["-i", str(folder)], "holds neither graph.json nor shards"),
-        (lambda folder, files: ["-i", str(folder / "foreign")], "manifest.json is not GraphFlat's, it lacks shards"),
+        (lambda folder, files: ["-i", str(folder)], "holds no prepared graph .graph.json.: give the folder of"),
+        (
+            lambda folder, files: ["-i", str(folder / "foreign")],
+            "manifest.json is not GraphFlat's, it lacks graph, shards",
+        ),
         (lambda folder, files: [*files, "--features", "a"], "the model takes 2 features, tables has 1"),
         (lambda folder, files: [*files, "-t", str(folder / "stranger.csv")], "no node has this id"),
         (lambda folder, files: ["-i", str(folder / "other")], "was sampled by .*fanouts=.4, 4.*was trained on"),
@@ -243,6 +263,59 @@ def test_a_model_of_samples_per_target_is_not_scored_on_ray(tmp_path, capsys):
     arguments = ["-m", str(tmp_path / "model.safetensors"), *files, "-o", str(tmp_path / "out"), "-c", "run_on=ray"]
     assert infer.main(arguments) == 2
     assert "a model of --scope target is scored by neighbourhoods" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("size", "said"), [(30, True), (9, False)])
+def test_batches_that_shards_make_smaller_than_asked_for_are_told(tmp_path, capsys, size, said):
+    chain(tmp_path, "sage", "-s", "uniform(3)", "--weight", "none", "--shard-records", "9")
+    capsys.readouterr()
+    scored = ["-i", str(tmp_path / "flat"), "-o", str(tmp_path / "out"), "-c", f"batch_size={size}"]
+    assert infer.main(["-m", str(tmp_path / "model.safetensors"), *scored]) == 0
+    assert (f"batches have at most 9 targets, not -c batch_size={size}" in capsys.readouterr().err) == said
+    assert json.loads((tmp_path / "out" / "facts.json").read_text())["batch"] == 9
+
+
+def test_whole_neighbourhoods_have_no_scope_and_are_scored_by_the_rounds_of_graphinfer(tmp_path):
+    files = chain(tmp_path, "gcn", "-s", "full()", "--scope", "target")
+    manifest = json.loads((tmp_path / "flat" / "manifest.json").read_text())
+    (tmp_path / "flat" / "manifest.json").write_text(
+        json.dumps(manifest | {"strategy": manifest["strategy"] | {"scope": "target"}})  # as an earlier version wrote
+    )
+    batches = GraphFeatureReader(tmp_path / "flat").encoded_batches(99)
+    assert {batch.manifest["strategy"]["scope"] for batch in batches} == {"node"}
+    for name, source in (("tables", [*files, "-c", "partitions=2"]), ("shards", ["-i", str(tmp_path / "flat")])):
+        scored = ["-m", str(tmp_path / "model.safetensors"), "-o", str(tmp_path / name), *source]
+        assert infer.main(scored) == 0
+    assert json.loads((tmp_path / "tables" / "facts.json").read_text())["rounds"] == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"strategy": {"method": "uniform"}}, "'fanouts'"),
+        ({"strategy": {"fanouts": [3, 3], "method": "uniform", "size": 3}}, "'size'"),
+        ({"strategy": {"fanouts": ["3", 3], "method": "uniform"}}, "fanouts is"),
+        ({"strategy": 3}, "strategy is 3"),
+        ({"graph": None}, "graph"),
+        ({"shards": "3"}, "shards is '3'"),
+        ({"sizes": {}}, "'records'"),
+        ({"draws": "x"}, "draws is 'x'"),
+        ({"tables": [1]}, "tables is"),
+    ],
+    ids=str,
+)
+def test_an_edited_manifest_is_refused_in_one_sentence(trained, tmp_path, capsys, change, reason):
+    folder, _ = trained
+    shutil.copytree(folder / "flat", tmp_path / "flat")
+    path = tmp_path / "flat" / "manifest.json"
+    facts = json.loads(path.read_text()) | change
+    path.write_text(json.dumps({name: value for name, value in facts.items() if value is not None or name == "filter"}))
+    shards = ["-i", str(tmp_path / "flat")]
+    assert train.main(["-m", "gcn", *shards, "-o", str(tmp_path / "other.safetensors")]) == 2
+    refused = capsys.readouterr().err
+    assert infer.main(["-m", str(folder / "model.safetensors"), *shards, "-o", str(tmp_path / "out")]) == 2
+    for error in (refused, capsys.readouterr().err):
+        assert re.search(rf"manifest.json .*{reason}", error) and "\n" not in error.strip()
 
 
 def test_another_folders_files_are_never_removed(trained, tmp_path, capsys):

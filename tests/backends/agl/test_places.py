@@ -159,6 +159,24 @@ def test_a_place_that_cannot_be_written_is_refused_before_tables_are_read(place,
     assert not list(own_folder.iterdir())
 
 
+def test_outputs_and_options_that_are_refused_fetch_nothing(tmp_path, own_folder, capsys):
+    """What they would read is not there, which would be said if it were looked for first."""
+    (tmp_path / "out").mkdir()
+    for name in ("out/facts.json", "out.safetensors"):
+        (tmp_path / name).touch()
+    place, model = "memory://unread/flat", ["-m", "memory://unread/model.safetensors"]
+    for module, arguments, message in (
+        (train, ["-m", "gcn", "-i", place, "-o", str(tmp_path / "out.safetensors")], "out.safetensors exists"),
+        (train, ["-m", "gat9", "-i", place, "-o", str(tmp_path / "new.safetensors")], "model 'gat9' is unknown"),
+        (infer, [*model, "-i", place, "-o", str(tmp_path / "out")], "out holds finished scores"),
+        (infer, [*model, "-i", place, "-n", "n", "-e", "e", "-o", str(tmp_path / "new")], "give either tables"),
+        (infer, [*model, "-i", place, "-c", "hub_threshold=9", "-o", str(tmp_path / "new")], "does not use -c hub"),
+    ):
+        assert module.main(arguments) == 2
+        assert message in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.safetensors", "temporary"]
+
+
 def test_an_output_that_does_not_fit_is_absent_and_the_next_command_uploads_it(tmp_path, own_folder, capsys):
     command = [*tables(tmp_path), "-h", "1", "--targets", "all", "--shard-records", "9", "-o", "full://bucket/flat"]
     assert flat.main(command) == 1

@@ -24,7 +24,7 @@ def test_edges_equal_the_definition_under_every_setting(tmp_path, text, filterin
     table = Source.build(graph, strategy, filtering, tmp_path / "source").table
     drawing = definition.Drawing(strategy.method, strategy.seed, table.weight, strategy.replacement)
     steps = reaches(strategy.fanouts)
-    expected = definition.search(table.csr, drawing, targets, steps, scope == "target")
+    expected = definition.search(table.csr, drawing, targets, steps, strategy.scope == "target")
     assert len(expected.edges.ids) > len(targets)
     assert neighbourhood.nodes.tolist() == (expected.numbers % graph.nodes).tolist()
     assert neighbourhood.positions.tolist() == np.asarray(expected.edges.positions).tolist()

@@ -88,7 +88,7 @@ def test_scores_agree_from_tables_neighbourhoods_and_shards(loops, sampling, sco
         options = ["-s", sampling, "--scope", scope, *(["-f", filtering] if filtering else [])]
         files = trained(folder, *options, *(["--shared"] if shared else []), code=NET.replace("LOOPS", str(loops)))
         stated = ["-m", str(folder / "model.safetensors"), "-c", "threads=1"]
-        by_default = "batch_size=9" if scope == "target" else "partitions=3"
+        by_default = "batch_size=9" if scope == "target" and sampling != "full()" else "partitions=3"
         assert infer.main([*stated, by_default, *files, "-o", str(folder / "tables")]) == 0
         stated += ["batch_size=9"]
         assert infer.main([*stated, "infer=neighbourhood", *files, "-o", str(folder / "hoods")]) == 0

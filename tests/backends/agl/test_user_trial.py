@@ -82,7 +82,7 @@ BUFFER = "self.register_buffer('mean', torch.zeros(3), persistent=False)"
         ),
         (
             source_of(COUNTING.replace("{used}", "h / (1 + 1e-6 * self.seen)"), more="        self.head = Counting()"),
-            r"head.seen changes in a pass of training, by values that are no parameters",
+            r"head computes something else after a pass of training, by values that are no parameters",
         ),
         (
             source_of(KEEPING.replace("{used}", "h + 1e-5 * self.last.mean()"), more="        self.head = Keeping()"),

@@ -395,6 +395,6 @@ def test_what_workers_share_is_told_too_and_loader_processes_are_none(monkeypatc
 
 
 def test_a_kernel_that_tells_no_memory_leaves_it_out_of_the_record(tmp_path, graph, monkeypatch):
-    monkeypatch.setattr("backends.memory_errors.VMSTAT", kernel)
+    monkeypatch.setattr("harness.measure.memory.PROC", tmp_path)
     (record,), _ = run(tmp_path, cell(graph, measure={"memory": True}))
     assert record["status"] == "ok" and "memory" not in record

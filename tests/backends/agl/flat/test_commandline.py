@@ -53,7 +53,6 @@ def test_targets_of_a_graph_without_edges_stand_alone(tmp_path, ending):
 
 
 MISTAKES = [
-    ({}, ["--engine", "ray"], "--engine is now --run-on: give --run-on ray"),
     ({}, ["--partitions", "8"], "--run-on local does not use --partitions: leave it out, or give --run-on ray"),
     ({}, ["--hub-threshold", "5"], "--run-on local does not use --hub-threshold: leave it out"),
     ({}, ["--run-on", "ray", "--threads", "8"], "--run-on ray does not use --threads: leave it out"),

@@ -377,12 +377,14 @@ def test_two_outputs_of_a_job_have_two_places_in_a_store_and_a_repeated_command_
     assert Cluster().place_of(tmp_path, "identity") is None
 
 
-def test_shards_that_a_store_has_lost_are_named(tmp_path):
-    flat(tmp_path / "out")
-    place = "memory://lost"
+@pytest.mark.parametrize("embed", [True, False])
+def test_files_of_shards_that_a_store_has_lost_are_named(tmp_path, embed):
+    flat(tmp_path / "out", embed=embed)
+    place, (count, lost) = "memory://lost", (3, "part-00001.parquet") if embed else (6, "part-00001.features.parquet")
     put_folder(tmp_path / "out", f"{place}/shards", "part-*.parquet")
-    jobs.fetch_shards(place, tmp_path / "whole", 3)
-    assert len(list((tmp_path / "whole").iterdir())) == 3
-    remove(f"{place}/shards/part-00001.parquet")
-    with pytest.raises(OSError, match=r"memory://lost: 1 of 3 shards .* part-00001.parquet: delete that folder and"):
-        jobs.fetch_shards(place, tmp_path / "some", 3)
+    jobs.fetch_shards(place, tmp_path / "whole", 3, not embed)
+    assert len(list((tmp_path / "whole").iterdir())) == count
+    remove(f"{place}/shards/{lost}")
+    with pytest.raises(OSError, match=rf"memory://lost: 1 of {count} files .* {lost}: delete that folder and"):
+        jobs.fetch_shards(place, tmp_path / "some", 3, not embed)
+    remove(place)

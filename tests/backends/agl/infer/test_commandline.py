@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
-from backends.agl.infer import inputs
 from backends.agl.infer.__main__ import main
 from backends.folder_lock import locked
 from datasets.tables.node_stream import NAMES
@@ -76,12 +75,11 @@ def test_numbers_that_are_no_ids_of_the_tables_are_refused(saved_inference, caps
     assert "targets.npy: no node has the id 31: leave it out" in capsys.readouterr().err
 
 
-def test_names_that_would_be_mostly_padding_are_a_table_beside_the_scores(saved_inference, monkeypatch, capsys):
+def test_names_are_a_table_beside_the_scores(saved_inference, capsys):
     folder, command, _ = saved_inference
     names = ["n" * 4000, *(f"user {number}" for number in range(1, 40))]
     table = pa.table({"id": np.arange(40), "name": pa.array(names, pa.large_string())})
     parquet.write_table(table, folder / "graph" / NAMES)
-    monkeypatch.setattr(inputs, "PADDED_BYTES", 1 << 10)
     assert main(command) == 0
     assert sorted(path.name for path in (folder / "out").iterdir()) == ["facts.json", "nodes.parquet", "scores.npy"]
     assert parquet.read_table(folder / "out" / "nodes.parquet").column("id").to_pylist() == names
@@ -89,15 +87,6 @@ def test_names_that_would_be_mostly_padding_are_a_table_beside_the_scores(saved_
         (folder / "out" / name).unlink()
     assert main(command) == 2
     assert "out/nodes.parquet is there and not of a run that can go on" in capsys.readouterr().err
-
-
-def test_names_of_which_one_is_long_take_the_room_of_their_text(tmp_path, monkeypatch):
-    names = pa.array(["ö" * 4000, "", *(f"user {number}" for number in range(2000))], pa.large_string())
-    monkeypatch.setattr(inputs, "PADDED_BYTES", 0)
-    path = inputs.save_ids(tmp_path / "nodes.npy", names)
-    assert [*tmp_path.iterdir()] == [path] and path.name == "nodes.parquet" and path.stat().st_size < 1 << 17
-    assert parquet.read_table(path).column("id").to_pylist() == names.to_pylist()
-    assert inputs.save_ids(tmp_path / "nodes.npy", names[2:]).name == "nodes.npy"
 
 
 def test_finished_scores_are_never_overwritten(saved_inference, capsys):
@@ -155,7 +144,6 @@ def test_a_second_run_into_the_same_folder_is_refused_while_the_first_works(save
         ("sampler=best", "sampler='best' is unknown: allowed are uniform"),
         ("sampler=weighted", "sampler weighted samples by 'weight': the graph has no column 'weight'"),
         ("fanouts=0,2", "fanout=0 is not allowed: at least 1"),
-        ("hub=300", "hub is now hub_threshold: give hub_threshold=300"),
         ("hub_threshold=-5", "-c hub_threshold=-5 is not allowed"),
     ],
 )
@@ -179,6 +167,11 @@ def test_a_corrupt_model_is_refused_by_name(saved_inference, capsys):
 def spoiled(folder, graph, **arrays):
     """Save the graph with other arrays in place of the good one."""
     replace(graph, **arrays).save(folder / "graph")
+
+
+def changed_model(folder, parameters):
+    path = folder / "model.safetensors"
+    save_file(load_file(path) | {name: np.asarray(value) for name, value in parameters.items()}, path)
 
 
 def cut(path):
@@ -205,7 +198,10 @@ def with_nan(array, row):
             "graph/graph.json does not describe a prepared graph",
         ),
         (lambda path: (path / "graph" / "indptr.npy").unlink(), "graph/indptr.npy"),
-        (lambda path: spoiled(path, GRAPH, features=with_nan(GRAPH.features, 7)), "the features of node 7 of awkward"),
+        (
+            lambda path: spoiled(path, GRAPH, features=with_nan(GRAPH.features, 7)),
+            "awkward: features holds NaN or infinite numbers in row 7: mend",
+        ),
         (
             lambda path: spoiled(path, GRAPH, features=GRAPH.features[:, :3]),
             "the model takes 6 features, awkward has 3",
@@ -218,6 +214,8 @@ def with_nan(array, row):
             lambda path: save_file({"layers.0.weight": np.ones(6, np.float32)}, path / "model.safetensors"),
             "give matrices",
         ),
+        (lambda path: changed_model(path, {"layers.0.att_src": np.float32(1)}), "layers.0.att_src of shape (): give"),
+        (lambda path: changed_model(path, {"head.weight": np.ones(3, np.float32)}), "head.weight of shape (3,): give"),
     ],
 )
 def test_unusable_files_are_named_and_nothing_is_written(saved_inference, capsys, spoil, message):
@@ -227,6 +225,15 @@ def test_unusable_files_are_named_and_nothing_is_written(saved_inference, capsys
     assert main([*command, "-t", str(folder / "targets.npy")]) in (1, 2)
     assert message in capsys.readouterr().err
     assert not (folder / "out").exists()
+
+
+def test_want_of_memory_is_told_with_advice(saved_inference, monkeypatch, capsys):
+    def fail(*arguments):
+        raise MemoryError
+
+    monkeypatch.setattr("backends.agl.infer.__main__.scored", fail)
+    assert main(saved_inference[1]) == 1
+    assert "error: out of memory: give a smaller -c batch_size, or --memory" in capsys.readouterr().err
 
 
 def test_a_full_disk_leaves_no_scores(saved_inference):

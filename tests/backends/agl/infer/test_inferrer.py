@@ -108,3 +108,15 @@ def test_samplers_that_inference_lacks_are_unsupported(options, named):
     graph = awkward_graph(3)
     with pytest.raises(Unsupported, match=named):
         prepared(graph, *model_on(graph, "sage", 2), **options)
+
+
+@pytest.mark.parametrize("size", [1500, 9])
+def test_batches_of_records_are_as_large_as_asked_for(size):
+    graph = awkward_graph(5, nodes=3000, edges=6000)
+    spec, state = model_on(graph, "sage", 2, fanouts=(2, 2))
+    engine = runtime(AglConfig(infer="neighbourhood", source="graphfeature", pruning="true", partition="true"), "infer")
+    plan = BatchPlan(np.arange(graph.nodes), size)
+    engine.prepare(graph, spec, TrainingSpec(threads=1), state, plan, PlainClock())
+    counts = [len(batch.rows) for batch in engine.inference.reader.encoded_batches(size)]
+    assert len(counts) == -(-graph.nodes // size) and max(counts) == engine.facts()["batch"] == size
+    engine.close()

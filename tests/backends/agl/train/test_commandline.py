@@ -193,7 +193,7 @@ def test_every_shard_is_dealt_to_one_worker(trained, workers, size):
 
 MISTAKES = [
     (["-c", "speed=9"], "give key=value with a key of hidden, heads"),
-    (["-c", "batch=4"], "-c batch is now batch_size: give batch_size=4"),
+    (["-c", "batch=4"], "-c batch=4 is not understood: give key=value with a key of hidden"),
     (["-c", "batch_size=0"], "-c batch_size=0 is not allowed: at least 1"),
     (["-c", "rate=nan"], "-c rate=nan is not allowed"),
     (["-c", "slope=nan"], "-c slope=nan is not allowed: give a finite number"),
