@@ -202,7 +202,8 @@ def test_facts_have_the_width_that_is_gathered_of_a_narrow_input(ranks, widths):
 
 
 @pytest.mark.parametrize("ended_in", ["forms", "phases"])
-def test_ranks_that_run_out_of_memory_in_the_pass_after_the_epochs_say_so_in_the_facts(monkeypatch, ended_in):
+def test_ranks_that_run_out_of_memory_in_the_pass_after_the_epochs_say_so_in_the_facts(monkeypatch, tmp_path, ended_in):
+    monkeypatch.setattr("backends.memory_errors.VMSTAT", tmp_path / "none")  # so that SIGKILL may be the kernel's
     graph = awkward_graph(2)
     spec = spec_of("gcn", graph)
     trainer = runtime(resolve(BlocksparseConfig(ranks=2), []), "train")
