@@ -68,4 +68,5 @@ def missing_package(config: RunConfig) -> str | None:
     if not missing:
         return None
     python = config.launcher.python
-    return f"{python} has no package {missing[0]}: install the version in constraints.txt by {python} -m pip install"
+    advice = f"{python} -m pip install {missing[0]}, in the version that constraints.txt names"
+    return f"{python} has no package {missing[0]}: {advice}"
