@@ -27,14 +27,17 @@ FEATURES = {"features", "feature_columns", "feature_values"}
 
 
 def first_line(error: BaseException) -> str:
-    """The message of an error; of one that another process raised, without the error and trace that Ray adds.
-
-    Want of memory, of which Python says nothing more, has advice.
-    """
+    """The message of an error; of one that another process raised, without the error and trace that Ray adds."""
     cause = getattr(error, "cause", None)
     if isinstance(error, MemoryError):
-        return "out of memory: give a smaller -c batch_size, or --memory where tables were being read"
+        return out_of_memory(error, "a smaller -c batch_size")
     return str(error).partition("\n")[0] if cause is None else first_line(cause)
+
+
+def out_of_memory(error: MemoryError, remedy: str) -> str:
+    """The message of want of memory, of which the error may say more or nothing, with advice."""
+    reason = str(error).partition("\n")[0]
+    return f"out of memory{f' ({reason})' if reason else ''}: give {remedy}, or --memory where tables were being read"
 
 
 def run_command(command: Callable[[], str], message: Callable[[Exception], str] = first_line) -> int:

@@ -13,6 +13,7 @@ from backends.agl.commandline import (
     add_table_options,
     columns_of,
     first_line,
+    out_of_memory,
     read_tables,
     refuse_other_run_on,
     row_of,
@@ -102,7 +103,7 @@ def flattened(parsed: argparse.Namespace) -> str:
 def failure_message(output: str, error: Exception) -> str:
     """The message of a failure, with advice."""
     if isinstance(error, MemoryError):
-        return "out of memory: give smaller --shard-records or fanouts, or --memory where tables were being read"
+        return out_of_memory(error, "smaller --shard-records or fanouts")
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
         return f"{output}: {error}: free some space and repeat the command, which resumes from the finished shards"
     return first_line(error)
