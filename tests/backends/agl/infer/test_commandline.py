@@ -234,7 +234,7 @@ def test_want_of_memory_is_told_with_advice(saved_inference, monkeypatch, capsys
 
     monkeypatch.setattr("backends.agl.infer.__main__.scored", fail)
     assert main(saved_inference[1]) == 1
-    assert f"error: out of memory{told}: give a smaller -c batch_size, or --memory" in capsys.readouterr().err
+    assert f"error: out of memory{told}: give more -c partitions by rounds" in capsys.readouterr().err
 
 
 def test_a_full_disk_leaves_no_scores(saved_inference):
