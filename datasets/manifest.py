@@ -76,9 +76,14 @@ def trust(name: str, hashes: Mapping[str, str], cache: Path, downloaded: bool) -
     return "local"
 
 
+def has_address(name: str) -> bool:
+    """Whether a data set can be downloaded."""
+    return bool(manifest().get(name, {}).get("downloads"))
+
+
 def replacement(name: str) -> str:
     """Say how to replace wrong files of a data set: by a download where an address is known."""
-    if manifest().get(name, {}).get("downloads"):
+    if has_address(name):
         return f"delete them and run: python -m harness fetch dataset={name}"
     return "no address is known for them: put the right ones into a folder of $HARNESS_DATA"
 

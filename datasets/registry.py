@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from datasets.fetch import DISK_FULL, FetchError, Progress, fetch
 from datasets.hashes import combined_sha256, file_sha256, stored_sha256
-from datasets.manifest import forget_first_use, manifest, replacement, trust
+from datasets.manifest import forget_first_use, has_address, manifest, replacement, trust
 from datasets.options import OptionError, check_options, check_types, unknown_name
 from datasets.paths import DatasetNotFound, data_folders, dataset_folder, default_cache, find_files
 from datasets.plugins import Plugin, with_plugins
@@ -226,7 +226,7 @@ def available(name: str) -> tuple[bool, str]:
         return True, _SOURCES[entry.kind]
     files = _files(name, entry, default_cache())
     if files is None:
-        return False, "not here" if manifest().get(name, {}).get("downloads") else "not here, no address known"
+        return False, "not here" if has_address(name) else "not here, no address known"
     return True, str(min(files.values()).parent)
 
 
@@ -266,8 +266,7 @@ def _downloaded(name: str, entry: Entry, cache: Path, progress: Progress | None)
         if isinstance(error, OSError) and error.errno in DISK_FULL:
             raise
         folders = ", ".join(str(folder) for folder in data_folders()) or "not set"
-        has_address = bool(manifest().get(name, {}).get("downloads"))
-        advice = f"; where there is a network, run: python -m harness fetch dataset={name}" if has_address else ""
+        advice = f"; where there is a network, run: python -m harness fetch dataset={name}" if has_address(name) else ""
         raise DatasetNotFound(
             f"data set {name} is in none of its three places: $HARNESS_DATA ({folders}), the cache "
             f"({dataset_folder(name, cache)}), the network ({error}). "

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from backends.agl.cluster import Cluster
 from backends.agl.config import MOST_ON_RAY, RUN_ON
+from backends.memory_errors import is_out_of_memory
 from backends.progress import Progress, announce, silent
 from backends.settings import setting, settings_in
 from datasets.features import LAYOUTS
@@ -27,17 +28,20 @@ FEATURES = {"features", "feature_columns", "feature_values"}
 
 
 def first_line(error: BaseException) -> str:
-    """The message of an error; of one that another process raised, without the error and trace that Ray adds.
-
-    Want of memory, of which Python says nothing more, has advice.
-    """
+    """The message of an error; of one that another process raised, without the error and trace that Ray adds."""
     cause = getattr(error, "cause", None)
-    if isinstance(error, MemoryError):
-        return "out of memory: give a smaller -c batch_size, or --memory where tables were being read"
     return str(error).partition("\n")[0] if cause is None else first_line(cause)
 
 
-def run_command(command: Callable[[], str], message: Callable[[Exception], str] = first_line) -> int:
+def with_remedy(remedy: str, error: BaseException) -> str:
+    """The message of an error, with the ``remedy`` of the command where memory ran out."""
+    line = first_line(error)
+    if not is_out_of_memory(error):
+        return line
+    return f"out of memory{f' ({line})' if line else ''}: give {remedy}"
+
+
+def run_command(command: Callable[[], str], message: Callable[[Exception], str]) -> int:
     """Run a command and print its result, or its error as a sentence.
 
     Returns 0 where it is done, 1 where the disk is full, a file cannot be read, a worker is lost or it is interrupted,

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from backends.base.operands import draw_operands
 from backends.base.refusals import refuse_columns
-from backends.contract import Clock, Floats
+from backends.contract import Clock, Floats, Unsupported
 from backends.model import ModelSpec, TrainingSpec
 from backends.registry import BackendConfig
 from datasets.adjacency import Adjacency, adjacency_of
@@ -41,6 +41,8 @@ class TorchMultiplier:
 
         Raises Unsupported for weights or features of edges that the product does not read.
         """
+        if graph.edge_features is not None:
+            raise Unsupported("one aggregation reads no features of edges: leave out dataset.options.edge_features")
         refuse_columns(graph, spec)
         torch.set_num_threads(training.threads)
         self.spec, self.device, self.dtype = spec, torch.device(training.device), getattr(torch, training.dtype)

@@ -156,7 +156,7 @@ class DglInferrer(TorchInferrer):
 class DglMultiplier(TorchMultiplier):
     """``copy_u_sum`` between row scales (gcn), ``copy_u_mean`` (sage), ``u_mul_e_sum`` after ``edge_softmax`` (gat).
 
-    With ``variant=weighted`` gcn is ``u_mul_e_sum`` too.
+    With ``variant=weighted``, or edge weights, gcn is ``u_mul_e_sum`` too.
     """
 
     def structure(self, adjacency: Adjacency) -> DglHop:

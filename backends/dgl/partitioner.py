@@ -154,7 +154,7 @@ def _without_parallel_edges(graph: Any) -> Any:
     Its in-degrees, which ``balance_edges`` asks for, remain those of all edges.
     """
     simple, degrees = dgl.to_simple(graph), graph.in_degrees()
-    simple.in_degrees = lambda *_: degrees
+    simple.in_degrees = lambda nodes=None: degrees if nodes is None else degrees[nodes]
     return simple
 
 

@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 from torch import Tensor, nn
 from torch_geometric import EdgeIndex
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv, SimpleConv
+from torch_geometric.typing import WITH_TORCH_SPARSE
 
 from backends.base.network import Network
 from backends.model import ModelSpec, TrainingSpec
@@ -147,14 +148,22 @@ def edge_weights(adjacency: Adjacency) -> Tensor | None:
 
 def whole_graph(adjacency: Adjacency, model: str, variant: str, device: torch.device, product: bool = False) -> PygHop:
     """The graph of every layer of a full batch, on a device; for ``weighted_sum`` if it is a ``product``."""
-    hop = hop_of(adjacency.csr, edge_weights(adjacency), model, variant, product)
+    # torch_sparse, which PyG takes on a GPU where it is installed, reads int64 only.
+    wide = device.type == "cuda" and WITH_TORCH_SPARSE
+    indices = (np.int64 if wide else index_dtype(adjacency.csr.nnz)) if product else None
+    hop = hop_of(adjacency.csr, edge_weights(adjacency), model, variant, indices)
     weight = None if hop.weight is None else hop.weight.to(device)
     features = None if adjacency.edge_features is None else torch.from_numpy(adjacency.edge_features).to(device)
     return replace(hop, edges=hop.edges.to(device), weight=weight, features=features)
 
 
-def hop_of(csr: Csr, weight: Tensor | None, model: str, variant: str, product: bool = False) -> PygHop:
-    """The graph of one layer over a square matrix, in the form of the variant; for ``weighted_sum`` if ``product``."""
+def hop_of(
+    csr: Csr, weight: Tensor | None, model: str, variant: str, product_indices: DTypeLike | None = None
+) -> PygHop:
+    """The graph of one layer over a square matrix, in the form of the variant.
+
+    An EdgeIndex is for ``weighted_sum`` if the type of its indices is given, else for convolutions.
+    """
     if variant == "csr":
         return PygHop(csr.shape[0], csr_tensor(csr.indptr, csr.indices, weight, model), None, csr)
     if variant == "torch_sparse":
@@ -162,8 +171,9 @@ def hop_of(csr: Csr, weight: Tensor | None, model: str, variant: str, product: b
     if variant != "edge_index":  # Dynamo cannot trace one.
         return PygHop(csr.shape[0], edge_list(csr), weight, csr)
     # Convolutions scatter, which takes int64 only, and read no transpose; products are faster with int32.
-    edges = edge_list(csr, index_dtype(csr.nnz) if product else np.int64)
-    index = EdgeIndex(edges, sparse_size=csr.shape, sort_order="col").fill_cache_(no_transpose=not product)
+    edges = edge_list(csr, np.int64 if product_indices is None else product_indices)
+    index = EdgeIndex(edges, sparse_size=csr.shape, sort_order="col")
+    index.fill_cache_(no_transpose=product_indices is None)
     return PygHop(csr.shape[0], index, weight, csr)
 
 

@@ -98,8 +98,12 @@ def scores_of_splits(graph: Graph, predict: Predict) -> dict[str, Any]:
 
 
 def checked_logits(logits: Floats, graph: Graph, nodes: NDArray[np.int64]) -> Floats:
-    """Return the logits; raises ValueError for another shape and for numbers that are not finite."""
-    if logits.shape != (len(nodes), graph.classes):
+    """Return the logits; raises ValueError for another shape and for numbers that are not finite.
+
+    A trained model may know more classes than the labels of this graph.
+    """
+    rows, columns = logits.shape if logits.ndim == 2 else (-1, -1)
+    if rows != len(nodes) or columns < graph.classes or (columns > graph.classes and graph.task != "multiclass"):
         raise ValueError(f"predictions have the shape {logits.shape}: expected is {(len(nodes), graph.classes)}")
     if not np.isfinite(logits).all():
         raise ValueError("predictions are not finite: lower training.rate, or scale large features")

@@ -101,7 +101,7 @@ def _dense_share(row: Row) -> list[str]:
     return [
         f"{name}: {share:.1%} of the edges in tiles that are dense from {thresholds[name]:g} on"
         for name, share in shares.items()
-        if share and name in thresholds
+        if share and isinstance(share, float) and isinstance(thresholds.get(name), int | float)
     ]
 
 

@@ -12,12 +12,12 @@ from backends.agl.cluster import Cluster
 from backends.agl.commandline import (
     add_table_options,
     columns_of,
-    first_line,
     read_tables,
     refuse_other_run_on,
     row_of,
     run_command,
     table_options_of,
+    with_remedy,
 )
 from backends.agl.config import RUN_ON
 from backends.agl.flat.job import FlattenJob, NoRoom, Origin, flatten_to, nodes_to_flatten
@@ -99,13 +99,14 @@ def flattened(parsed: argparse.Namespace) -> str:
     )
 
 
+REMEDY = "smaller --shard-records or fanouts, or a smaller --memory where tables were being read"
+
+
 def failure_message(output: str, error: Exception) -> str:
     """The message of a failure, with advice."""
-    if isinstance(error, MemoryError):
-        return "out of memory: give smaller --shard-records or fanouts, or --memory where tables were being read"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
         return f"{output}: {error}: free some space and repeat the command, which resumes from the finished shards"
-    return first_line(error)
+    return with_remedy(REMEDY, error)
 
 
 def flatten_job_of(parsed: argparse.Namespace) -> FlattenJob:

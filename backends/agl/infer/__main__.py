@@ -7,6 +7,7 @@ import sys
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from backends.agl.commandline import (
     run_command,
     stated_table_options,
     table_options_of,
+    with_remedy,
 )
 from backends.agl.flat.job import check_columns
 from backends.agl.flat.reader import MANIFEST, GraphFeatureReader
@@ -45,6 +47,7 @@ from backends.agl.infer.inputs import (
 from backends.agl.infer.job import InferenceJob, Workspace, needs_table
 from backends.agl.infer.map_stage import distinct_layers
 from backends.agl.model_file import TrainedModel
+from backends.agl.networks import builder_of
 from backends.agl.user_model import UserModelSpec
 from backends.folder_lock import locked
 from backends.parallel import ray_cluster
@@ -58,6 +61,9 @@ from datasets.tables.node_stream import NAMES
 Answer = tuple[Any, Any, dict[str, Any], str]  # ids, scores, facts, and the column of ids in a table of them
 CLAIMED = "of-graphinfer"
 RESULTS = ("scores.npy", "nodes.npy", "nodes.parquet", "facts.json")  # nodes in one of the two
+REMEDY = (
+    "more -c partitions by rounds, a smaller -c batch_size by neighbourhoods, or a smaller --memory for reading tables"
+)
 OF_RUN_ON = {"hub_threshold": "ray", "threads": "local"}  # settings: a task of Ray has one thread
 UNREAD = {
     "graphinfer": ("batch_size",),
@@ -95,7 +101,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     """Infer; returns the exit code of ``run_command``."""
     parsed = parser().parse_args(arguments)
-    return run_command(lambda: inferred(parsed))
+    return run_command(lambda: inferred(parsed), partial(with_remedy, REMEDY))
 
 
 def inferred(parsed: argparse.Namespace) -> str:
@@ -297,12 +303,13 @@ def by_rounds(
 
 
 def forecast(job: InferenceJob, output: Path) -> str:
-    """What the rounds will write to the output's folder, in a sentence: matrices, embeddings and messages."""
+    """What the rounds will write to the output's folder: matrices, values of nodes, embeddings and messages."""
     spec, nodes = job.spec, job.graph.nodes
     widths = [spec.width_out(layer) * spec.heads_of(layer) for layer in range(spec.layers)]
     if isinstance(spec, UserModelSpec):  # its messages are mostly as wide as what they are computed from
         widths += spec.widths
-    size, free = 12 * nodes * max(widths), shutil.disk_usage(output).free
+    of_a_node = 12 * max(widths) + 16 * builder_of(spec).reads_degrees  # in float64, and the sums that they come from
+    size, free = of_a_node * nodes, shutil.disk_usage(output).free
     for layer in distinct_layers(job):
         edges = sum(int(job.degrees(np.arange(*span), layer).sum()) for span in job.parts) + nodes * spec.has_loops
         of_indices = np.dtype(index_dtype(max(edges, nodes))).itemsize

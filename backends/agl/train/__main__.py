@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,13 @@ import numpy as np
 
 from backends.ablation import resolve
 from backends.agl.backend import AglTrainer
-from backends.agl.commandline import TrainSettings, announce_small_batches, read_train_settings, run_command
+from backends.agl.commandline import (
+    TrainSettings,
+    announce_small_batches,
+    read_train_settings,
+    run_command,
+    with_remedy,
+)
 from backends.agl.config import STRATEGIES, AglConfig
 from backends.agl.flat.reader import GraphFeatureReader, sampling_of
 from backends.agl.flat.sampling_strategy import check_sampler, refuse_unused_columns
@@ -62,10 +69,8 @@ def prepared_trainer(
     if settings.source == "shards":
         source, plan = ShardSource(), shard_plan_of(reader, settings.batch_size, settings.seed)
     else:
-        graph, source = (
-            Graph.load(graph_folder(folder, "flatten with --keep-graph, or leave out -c source=graph")),
-            None,
-        )
+        graph = Graph.load(graph_folder(folder, "flatten with --keep-graph, or leave out -c source=graph"))
+        source = None
         check_sampler(sampling)
         plan = BatchPlan(graph.nodes_of("train"), settings.batch_size, None, settings.seed)
         config.sampler, config.scope, config.filter = sampling.text, sampling.scope, filtering
@@ -167,7 +172,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     """Train; returns the exit code of ``run_command``."""
     parsed = parser().parse_args(arguments)
-    return run_command(lambda: train(parsed))
+    return run_command(lambda: train(parsed), partial(with_remedy, "a smaller -c batch_size"))
 
 
 def train(parsed: argparse.Namespace) -> str:

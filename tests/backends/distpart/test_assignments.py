@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -319,7 +320,8 @@ def test_dgl_is_asked_for_the_loads_of_the_task_or_refuses_them():
     for wrong in ((ones, types), (2 * ones,), (degrees, ones), (types, types)):
         with pytest.raises(Unsupported, match="balances the nodes of classes"):
             asked(*wrong)
-    assigned(graph, task_of(graph, 3, np.concatenate([ones, degrees], axis=1)), "dgl")
+    for loads in ([ones, degrees], [types, types * degrees]):
+        assigned(graph, task_of(graph, 3, np.concatenate(loads, axis=1)), "dgl")
     other = replace(task_of(graph, 2), imbalance=1.2)
     with pytest.raises(Unsupported, match=r"1\.03 times the mean, not scenario\.imbalance=1\.2"):
         balance_of(graph, other, "metis")
@@ -336,6 +338,7 @@ def test_metis_of_dgl_balances_the_edges_that_parallel_edges_are():
     simple = _without_parallel_edges(parallel)
     assert simple.num_edges() < parallel.num_edges()
     np.testing.assert_array_equal(simple.in_degrees(), graph.csr.in_degrees)
+    np.testing.assert_array_equal(simple.in_degrees(torch.tensor([3, 1])), graph.csr.in_degrees[[3, 1]])
 
 
 @pytest.mark.needs_dgl

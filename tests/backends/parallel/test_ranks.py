@@ -13,14 +13,12 @@ import pytest
 import torch
 
 from backends.contract import DEADLINE
-from backends.memory_errors import kills
+from backends.memory_errors import FROM_OUTSIDE
 from backends.parallel.deadline import PATIENCE
 from backends.parallel.ranks import RankEnded, RankFailed, close_pools, in_all_ranks, shared_pool
 from harness.launcher.failure import status_of
 from tests.backends.parallel.rank_objects import BLOCK
 from tests.cells import eventually, mark_processes, marked
-
-FROM_OUTSIDE = "oom" if kills() is None else "error"  # of SIGKILL, where the kernel counts those of its own or not
 
 ADDER = "tests.backends.parallel.rank_objects:Adder"
 ARRAYS = [np.full(1 << 16, rank + 1.0) for rank in range(2)]
@@ -69,18 +67,38 @@ def test_groups_of_ranks_wait_as_long_as_all_of_them_do(monkeypatch):
     objects.pool.close()
 
 
+@pytest.mark.parametrize("counted", ["oom_kill 8", "pgfault 7"], ids=["counted", "not counted"])
+def test_a_rank_that_the_kernel_may_have_killed_ran_out_of_memory(monkeypatch, tmp_path, counted):
+    kernel = tmp_path / "vmstat"
+    kernel.write_text(counted.replace("8", "7"))
+    monkeypatch.setattr("backends.memory_errors.VMSTAT", kernel)
+    shared_pool(2).close()  # the next one reads this count
+    objects = adders()
+    kernel.write_text(counted)
+    with pytest.raises(
+        RankEnded, match="by SIGKILL, with which the kernel ends a process when memory runs out"
+    ) as ended:
+        objects.each("total_unless", [(0, "killed")] * 2)
+    assert ended.value.status == "oom"
+
+
 @pytest.mark.parametrize(
     ("failure", "rank", "status", "words"),
     [
         ("refuse", 0, "error", "rank 0 of 2 failed in 'total_unless': ValueError: no such thing"),
         ("crash", 1, "error", "rank 1 of 2 ended in 'total_unless' by SIGSEGV"),
-        ("killed", 0, FROM_OUTSIDE, "rank 0 of 2 ended in 'total_unless' by SIGKILL"),
-        ("killed_amid_answer", 0, FROM_OUTSIDE, "rank 0 of 2 ended in 'total_unless' by SIGKILL"),
+        ("killed", 0, "error", f"rank 0 of 2 ended in 'total_unless' by SIGKILL {FROM_OUTSIDE}"),
+        ("killed_amid_answer", 0, "error", "rank 0 of 2 ended in 'total_unless' by SIGKILL from outside"),
         ("allocate", 1, "oom", "rank 1 of 2 failed in 'total_unless': .*llocate"),
         ("hang", 1, "timeout", "rank 1 of 2 did not answer 'total_unless' before the deadline, at .* in hang"),
     ],
 )
-def test_a_rank_that_fails_ends_the_call_with_a_status_and_its_number(monkeypatch, failure, rank, status, words):
+def test_a_rank_that_fails_ends_the_call_with_a_status_and_its_number(
+    monkeypatch, tmp_path, failure, rank, status, words
+):
+    (tmp_path / "vmstat").write_text("oom_kill 7")
+    monkeypatch.setattr("backends.memory_errors.VMSTAT", tmp_path / "vmstat")
+    shared_pool(2).close()  # the next one reads this count
     before = resource.getrlimit(resource.RLIMIT_DATA)
     if failure == "allocate":
         shared_pool(2).close()

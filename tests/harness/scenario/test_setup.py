@@ -71,5 +71,7 @@ def test_a_trained_model_may_know_more_classes_than_the_labels_of_a_graph(tmp_pa
     for graph in (labelled, replace(labelled, labels=None, classes=0, split=None, task="none")):
         scenario = scenario_class("infer")(inference(model, path), graph)
         assert scenario.spec == trained
+        scenario.logits = np.eye(7, dtype=np.float32)[np.arange(graph.nodes) % 7]
+        assert (scenario.metrics() is None) == (graph.labels is None)
     with pytest.raises(ValueError, match="train it with this model"):
         scenario_class("infer")(inference(model, path), replace(labelled, classes=8))

@@ -10,8 +10,9 @@ import pytest
 from harness.planning.compose import compose_one
 from harness.planning.config import load
 from harness.planning.plan import PlannedRun, form_groups
+from harness.report.rows import rows
 from harness.store.files import read_record
-from harness.terminal.results import HEAD, print_results, titles
+from harness.terminal.results import HEAD, _dense_share, print_results, titles
 from tests import factory
 
 BASE = ["backend=dummy", "dataset.options.nodes=500", "dataset=uug", "model=gat"]
@@ -82,3 +83,18 @@ def test_a_terminal_narrower_than_a_table_shows_all_of_it(
     print_results([group], {})
     table = capsys.readouterr().out
     assert all(name in table for name in (*HEAD, variant.strip()))
+
+
+@pytest.mark.parametrize(
+    ("facts", "sentences"),
+    [
+        ({"tiles": {"forward": 0.25, "backward": 0.0}, "threshold": {"forward": 0.05}},
+         ["forward: 25.0% of the edges in tiles that are dense from 0.05 on"]),
+        ({"tiles": {"forward": "auto"}, "threshold": {"forward": 1}}, []),
+        ({"tiles": 3, "threshold": "none"}, []),
+        ({}, []),
+    ],
+)  # fmt: skip
+def test_the_share_of_the_edges_in_dense_tiles_is_printed(facts: dict[str, Any], sentences: list[str]) -> None:
+    (row,) = rows([("path", factory.record("dummy", 0) | {"facts": facts})], {})
+    assert _dense_share(row) == sentences

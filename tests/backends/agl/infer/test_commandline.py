@@ -227,13 +227,14 @@ def test_unusable_files_are_named_and_nothing_is_written(saved_inference, capsys
     assert not (folder / "out").exists()
 
 
-def test_want_of_memory_is_told_with_advice(saved_inference, monkeypatch, capsys):
+@pytest.mark.parametrize(("reason", "told"), [((), ""), (("Unable to allocate 1 TiB",), " (Unable to allocate 1 TiB)")])
+def test_want_of_memory_is_told_with_advice(saved_inference, monkeypatch, capsys, reason, told):
     def fail(*arguments):
-        raise MemoryError
+        raise MemoryError(*reason)
 
     monkeypatch.setattr("backends.agl.infer.__main__.scored", fail)
     assert main(saved_inference[1]) == 1
-    assert "error: out of memory: give a smaller -c batch_size, or --memory" in capsys.readouterr().err
+    assert f"error: out of memory{told}: give more -c partitions by rounds" in capsys.readouterr().err
 
 
 def test_a_full_disk_leaves_no_scores(saved_inference):
