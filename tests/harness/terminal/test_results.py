@@ -96,7 +96,6 @@ def test_a_terminal_narrower_than_a_table_shows_all_of_it(
     ],
 )  # fmt: skip
 def test_the_share_of_the_edges_in_dense_tiles_is_printed(facts: dict[str, Any], sentences: list[str]) -> None:
-    (row,) = rows(
-        [(Path("machine/uug/gat/dummy/train/x/seed=0.json"), factory.record("dummy", 0, 0.01, protocol=1) | {"facts": facts})], {}
-    )
+    record = factory.record("dummy", 0, 0.01, protocol=1) | {"facts": facts}
+    (row,) = rows([(Path("machine/uug/gat/dummy/train/x/seed=0.json"), record)], {})
     assert _dense_share(row) == sentences
