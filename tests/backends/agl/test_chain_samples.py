@@ -6,7 +6,7 @@ import numpy as np
 
 from backends.agl.flat import __main__ as flat
 from backends.agl.infer import __main__ as infer
-from tests.backends.agl.test_chain import EDGES, SOURCES, chain, scores_of, tables
+from tests.backends.agl.chain import EDGES, SOURCES, chain, scores_of, tables
 
 
 def test_a_weight_that_sampling_cannot_use_is_named_by_its_row(tmp_path, capsys):

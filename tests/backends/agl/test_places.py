@@ -15,7 +15,7 @@ from backends.agl.flat import __main__ as flat
 from backends.agl.infer import __main__ as infer
 from backends.agl.train import __main__ as train
 from backends.places import delivered, fetched, get_folder, put_folder, put_text, remove, written
-from tests.backends.agl.test_chain import IDS, scores_of, tables
+from tests.backends.agl.chain import IDS, scores_of, tables
 
 
 class DeniedFileSystem(MemoryFileSystem):

@@ -8,7 +8,7 @@ import pytest
 from backends.agl.flat import __main__ as flat
 from backends.agl.infer import __main__ as infer
 from backends.agl.train import __main__ as train
-from tests.backends.agl.test_chain import scores_of, tables
+from tests.backends.agl.chain import scores_of, tables
 
 pytestmark = pytest.mark.needs_s3
 

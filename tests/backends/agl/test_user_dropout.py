@@ -13,7 +13,7 @@ from backends.agl.user_model import UserModelSpec
 from backends.agl.user_network import Edges
 from backends.agl.user_trial import tried
 from backends.model import TrainingSpec
-from tests.backends.agl.test_chain import tables
+from tests.backends.agl.chain import tables
 from tests.backends.agl.test_user_model import NET, source_of
 from tests.graphs import awkward_graph
 

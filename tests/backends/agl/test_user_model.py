@@ -28,7 +28,7 @@ from backends.agl.user_model import UserModelError, UserModelSpec, code_of
 from backends.agl.user_trial import tried
 from backends.model import TrainingSpec
 from datasets.features import in_layout
-from tests.backends.agl.test_chain import IDS, NODES, SAMPLINGS, scores_of, tables
+from tests.backends.agl.chain import IDS, NODES, SAMPLINGS, scores_of, tables
 from tests.graphs import awkward_graph
 
 NET = """

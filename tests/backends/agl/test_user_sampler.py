@@ -19,7 +19,7 @@ from backends.agl.flat.sampling_strategy import SamplingStrategy, StrategyError,
 from backends.agl.infer import __main__ as infer
 from backends.agl.train import __main__ as train
 from backends.kernels import SAMPLERS, EdgeSampler, sample_neighbors
-from tests.backends.agl.test_chain import EDGES, tables
+from tests.backends.agl.chain import EDGES, tables
 from tests.graphs import awkward_graph
 
 ROOT = Path(kernels.__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ from backends.agl.infer import __main__ as infer
 from backends.agl.train import __main__ as train
 from backends.agl.user_model import UserModelError, UserModelSpec, local_imports
 from backends.agl.user_trial import tried
-from tests.backends.agl.test_chain import tables
+from tests.backends.agl.chain import tables
 from tests.backends.agl.test_user_model import LAYER, NET, source_of, trained
 
 RUNNING = (

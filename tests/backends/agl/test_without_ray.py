@@ -8,8 +8,8 @@ import pytest
 from backends.agl.flat import __main__ as flat
 from backends.agl.infer import __main__ as infer
 from backends.agl.train import __main__ as train
+from tests.backends.agl.chain import chain
 from tests.backends.agl.flat.test_commandline import write
-from tests.backends.agl.test_chain import chain
 from tests.backends.agl.train.test_commandline import command, shards_of
 from tests.graphs import awkward_graph
 

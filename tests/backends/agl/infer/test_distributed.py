@@ -29,6 +29,7 @@ from backends.agl.user_trial import tried
 from backends.parallel import ray_cluster as cluster
 from backends.parallel.executor import InlineExecutor
 from backends.progress import silent
+from tests.backends.agl.chain import chain, scores_of
 from tests.backends.agl.infer.test_infer import (
     MODELS,
     Killed,
@@ -39,7 +40,6 @@ from tests.backends.agl.infer.test_infer import (
     killed_in,
     model_on,
 )
-from tests.backends.agl.test_chain import chain, scores_of
 from tests.backends.agl.test_user_model import source_of
 from tests.graphs import awkward_graph
 
